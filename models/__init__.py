@@ -1,0 +1,1 @@
+"""Flax models of the DeepSeek family, ready to be lowered. Imports jax; the core never imports this."""

@@ -1,0 +1,1 @@
+"""A performance model for sharded programs whose front end is the real XLA compiler."""

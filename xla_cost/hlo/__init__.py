@@ -1,0 +1,1 @@
+"""HLO text: reader and intermediate representation. Needs neither jax nor numpy."""

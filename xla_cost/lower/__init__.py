@@ -1,0 +1,1 @@
+"""From a jitted function to partitioned HLO text. Imports jax."""

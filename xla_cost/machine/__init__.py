@@ -1,0 +1,1 @@
+"""Machine tables: strict TOML, every figure with its source."""

@@ -1,0 +1,1 @@
+"""What a collective costs on the tiers of a machine."""

@@ -1,0 +1,1 @@
+"""Program x Machine x Policy -> Timeline -> Estimate."""

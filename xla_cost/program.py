@@ -1,0 +1,170 @@
+"""The hardware-free ledger: what a partitioned program computes and moves, on one device.
+
+A tree of ops, loops and branches. Nothing in it knows a machine, so one Program prices on
+any number of them. FLOPs are 2 per multiply-add; bytes are per device and per execution.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Literal
+
+from xla_cost.groups import DeviceGroups
+
+#: Number formats that a matrix unit has a rate for; every HLO element type maps to one.
+FORMATS = ("fp4", "fp8", "int4", "int8", "fp16", "bf16", "tf32", "fp32", "fp64")
+
+OpKind = Literal[
+    "matmul",  # dot, convolution, ragged-dot, scaled-dot, known library matmuls
+    "kernel",  # a marked region or a known fused kernel (attention): one launch
+    "collective",
+    "vector",  # element-wise, reductions, anything that streams memory
+    "move",  # copies, slices, gathers, transposes
+    "free",  # tuple, get-tuple-element, bitcast, parameter, constant: no time
+    "wait",  # the -done of an async pair: takes no time, but depends on its start
+    "unpriced",  # not understood: `note` says why and what it may cost
+]
+
+CollectiveKind = Literal[
+    "all-reduce", "all-gather", "reduce-scatter", "all-to-all", "ragged-all-to-all",
+    "collective-permute", "collective-broadcast", "send-recv",
+]  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Matmul:
+    """`batch` products of [m, k] by [k, n]; for a grouped GEMM one product per expert.
+
+    `format` is the one the matrix unit multiplies in: the wider of the two operands'.
+    `grouped` marks expert GEMMs, whose m is rows per expert and batch the experts.
+    """
+
+    batch: int
+    m: int
+    n: int
+    k: int
+    format: str
+    grouped: bool = False
+
+    @property
+    def flops(self) -> int:
+        """2 per multiply-add."""
+        return 2 * self.batch * self.m * self.n * self.k
+
+
+@dataclass(frozen=True, slots=True)
+class Collective:
+    """One collective as it stands in the program.
+
+    `payload_bytes` is the operand bytes of one execution on one device (index and size
+    operands left out), `result_bytes` the result's. `rewritten_from` is set when the text
+    says one thing and compilers do another: an all-reduce whose users only slice their own
+    part is priced as the reduce-scatter that GPU and TPU make of it.
+    """
+
+    kind: CollectiveKind
+    groups: DeviceGroups
+    payload_bytes: int
+    result_bytes: int
+    format: str
+    rewritten_from: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Op:
+    """One priced step of a body. `deps` are indices into the same body's `nodes`."""
+
+    name: str
+    opcode: str
+    kind: OpKind
+    deps: tuple[int, ...]
+    scope: str = ""  # op_name path without jit(..) and the trailing primitive
+    source: str = ""  # file:line of the user's code
+    matmuls: tuple[Matmul, ...] = ()
+    vector_flops: int = 0
+    bytes_read: int = 0  # operands at the op's border
+    bytes_written: int = 0
+    #: like bytes_read, but operands made by a convert count at the width they were
+    #: converted from: what a fused quantise/dequantise reads
+    source_bytes_read: int = 0
+    collective: Collective | None = None
+    #: fraction of the region's FLOPs that a kernel does on the busiest device (causal skip)
+    work: float = 1.0
+    #: kernel name of a marked region: "flash_attention", "grouped_gemm", ..
+    region: str = ""
+    note: str = ""
+    result_bytes: int = 0
+
+    @property
+    def flops(self) -> int:
+        """Matrix FLOPs, before `work` is applied."""
+        return sum(matmul.flops for matmul in self.matmuls)
+
+
+@dataclass(frozen=True, slots=True)
+class Loop:
+    """A while: `trips` is None when it depends on data (then it is listed, and costed once)."""
+
+    name: str
+    trips: int | None
+    body: Body
+    deps: tuple[int, ...]
+    scope: str = ""
+    source: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Branch:
+    """A conditional: one of `bodies` runs; costs take the dearest."""
+
+    name: str
+    bodies: tuple[Body, ...]
+    deps: tuple[int, ...]
+    scope: str = ""
+
+
+Node = Op | Loop | Branch
+
+
+@dataclass(frozen=True, slots=True)
+class Body:
+    """Nodes in program order. `peak_live_bytes` is the most that is alive at once inside."""
+
+    nodes: tuple[Node, ...]
+    peak_live_bytes: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Program:
+    """A whole partitioned module as one device runs it, and how it was made."""
+
+    name: str
+    devices: int
+    entry: Body
+    parameter_bytes: int
+    output_bytes: int
+    warnings: tuple[str, ...] = ()  # the compiler's own, and the reader's
+    provenance: tuple[tuple[str, str], ...] = ()  # jax version, mesh, HLO hash, ..
+
+    def walk(self) -> Iterator[tuple[Op, float]]:
+        """Every op with its number of executions (unknown loops count once).
+
+        Of a branch the body with the most matrix FLOPs is taken.
+        """
+        return _walk(self.entry, 1.0)
+
+
+def body_flops(body: Body) -> float:
+    """Matrix FLOPs of one execution of `body`, loops times trips."""
+    return sum(op.flops * times for op, times in _walk(body, 1.0))
+
+
+def _walk(body: Body, times: float) -> Iterator[tuple[Op, float]]:
+    for node in body.nodes:
+        if isinstance(node, Op):
+            yield node, times
+        elif isinstance(node, Loop):
+            yield from _walk(node.body, times * (1 if node.trips is None else node.trips))
+        else:
+            yield from _walk(max(node.bodies, key=body_flops), times)

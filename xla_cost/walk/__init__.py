@@ -1,0 +1,1 @@
+"""From a Module to the hardware-free Program."""
