@@ -129,10 +129,17 @@ Node = Op | Loop | Branch
 
 @dataclass(frozen=True, slots=True)
 class Body:
-    """Nodes in program order. `peak_live_bytes` is the most that is alive at once inside."""
+    """Nodes in program order. `peak_live_bytes` is the most that is alive at once inside.
+
+    `carried` is for the body of a loop: pairs (producer, reader) of indices into `nodes`; the
+    next iteration's `reader` (a get-tuple-element of the body's parameter) takes what this
+    iteration's `producer` made. A value passed through unchanged is a pair of the reader with
+    itself. None where that is not known: then an iteration waits for all of the one before.
+    """
 
     nodes: tuple[Node, ...]
     peak_live_bytes: int = 0
+    carried: tuple[tuple[int, int], ...] | None = None
 
 
 @dataclass(frozen=True, slots=True)
