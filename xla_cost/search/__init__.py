@@ -1,0 +1,1 @@
+"""Which mesh, plan and placement is fastest: enumerate, prune, lower, price, rank."""

@@ -1,0 +1,184 @@
+"""The search itself: reject, bound, lower what is not cached, price, rank.
+
+It knows nothing of models: a `Problem` says what can be built and how.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from xla_cost.machine import Machine
+from xla_cost.parallel import Workers
+from xla_cost.price import Estimate, Policy, price
+from xla_cost.program import Program
+from xla_cost.search.candidates import Candidate
+
+#: what lowering a candidate gives: the program, or the sentence why there is none
+Lowered = Program | str
+
+
+class Problem(Protocol):
+    """A workload whose mesh is searched. Sent to worker processes, so plain data."""
+
+    def reject(self, candidate: Candidate) -> str | None:
+        """Why `candidate` cannot work, found without the compiler; None when it may."""
+
+    def bound_s(self, candidate: Candidate, machine: Machine, policy: Policy) -> float:
+        """A latency that no program of `candidate` can beat on `machine`."""
+
+    def cached(self, candidate: Candidate) -> Lowered | None:
+        """The program, or its refusal, if an earlier run left it in the cache."""
+
+    def lower(self, candidate: Candidate) -> Lowered:
+        """Partition one candidate and cache the answer; called in a worker process."""
+
+
+@dataclass(frozen=True, slots=True)
+class Rejected:
+    """A candidate that is not in the ranking, and why."""
+
+    candidate: Candidate
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class Ranked:
+    """A priced candidate."""
+
+    candidate: Candidate
+    estimate: Estimate
+
+
+@dataclass(frozen=True, slots=True)
+class SearchResult:
+    """The ranking on one machine, fastest first, and an account of everything else."""
+
+    machine: Machine
+    policy: Policy
+    candidates: int
+    ranking: tuple[Ranked, ...]
+    rejected: tuple[Rejected, ...]
+    lowered: int
+    from_cache: int
+    elapsed_s: float
+
+    @property
+    def evaluated(self) -> int:
+        """Candidates that were priced, whether or not they fit in memory."""
+        return self.lowered + self.from_cache
+
+
+@dataclass
+class _Account:
+    """What one search has found so far."""
+
+    machine: Machine
+    policy: Policy
+    top: int
+    need_fit: bool
+    ranking: list[Ranked]
+    rejected: list[Rejected]
+
+    def threshold_s(self) -> float:
+        """Nothing slower than this can enter the top any more."""
+        if len(self.ranking) < self.top:
+            return float("inf")
+        return sorted(ranked.estimate.latency_s for ranked in self.ranking)[self.top - 1]
+
+    def take(self, candidate: Candidate, lowered: Lowered) -> None:
+        if isinstance(lowered, str):
+            self.rejected.append(Rejected(candidate, lowered))
+            return
+        estimate = price(lowered, self.machine, self.policy)
+        memory = estimate.memory
+        if self.need_fit and not memory.fits:
+            need = memory.weights_bytes + memory.kv_cache_bytes + memory.peak_activation_bytes
+            self.rejected.append(
+                Rejected(
+                    candidate,
+                    f"needs {need / 1e9:.0f} GB per device, "
+                    f"{self.machine.name} has {memory.capacity_bytes / 1e9:.0f} GB",
+                )
+            )
+            return
+        self.ranking.append(Ranked(candidate, estimate))
+
+    def beaten(self, candidate: Candidate, bound_s: float) -> bool:
+        limit_s = self.threshold_s()
+        if bound_s <= limit_s:
+            return False
+        self.rejected.append(
+            Rejected(candidate, f"cannot beat {limit_s:.4g} s: its lower bound is {bound_s:.4g} s")
+        )
+        return True
+
+
+def search(
+    problem: Problem,
+    candidates: Sequence[Candidate],
+    machine: Machine,
+    policy: Policy,
+    *,
+    top: int = 10,
+    need_fit: bool = True,
+    processes: int | None = None,
+    cluster: str | None = None,
+    progress: Callable[[int, int], None] = lambda done, total: None,
+) -> SearchResult:
+    """Rank `candidates` of `problem` on `machine` under `policy`.
+
+    Pruning by bound never changes the best `top`: a candidate is skipped only when a
+    latency it cannot beat is above the `top`-th best found. `progress(done, total)` is
+    called after each candidate. With `need_fit` a candidate that exceeds the memory is
+    rejected with both figures.
+    """
+    start = time.perf_counter()
+    account = _Account(machine, policy, top, need_fit, [], [])
+    possible: list[tuple[float, Candidate]] = []
+    for candidate in candidates:
+        why = problem.reject(candidate)
+        if why is None:
+            possible.append((problem.bound_s(candidate, machine, policy), candidate))
+        else:
+            account.rejected.append(Rejected(candidate, why))
+    possible.sort()
+    total = len(possible)
+    missing: list[tuple[float, Candidate]] = []
+    from_cache = 0
+    for bound_s, candidate in possible:
+        lowered = problem.cached(candidate)
+        if lowered is None:
+            missing.append((bound_s, candidate))
+        else:
+            account.take(candidate, lowered)
+            from_cache += 1
+            progress(from_cache, total)
+    done = from_cache
+
+    def unbeaten() -> Iterator[Candidate]:
+        for bound_s, candidate in missing:
+            if not account.beaten(candidate, bound_s):
+                yield candidate
+
+    with Workers(problem.lower, processes=processes, address=cluster) as workers:
+        lowered_count = 0
+        for candidate, lowered in workers.map(unbeaten()):
+            account.take(candidate, lowered)
+            lowered_count += 1
+            done += 1
+            progress(done, total)
+    progress(total, total)
+    account.ranking.sort(key=lambda ranked: (ranked.estimate.latency_s, ranked.candidate))
+    return SearchResult(
+        machine=machine,
+        policy=policy,
+        candidates=len(candidates),
+        ranking=tuple(account.ranking),
+        rejected=tuple(account.rejected),
+        lowered=lowered_count,
+        from_cache=from_cache,
+        elapsed_s=time.perf_counter() - start,
+    )
