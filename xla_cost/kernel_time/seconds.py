@@ -1,0 +1,156 @@
+"""Kernel times on a machine: a roofline with fitted efficiencies."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Protocol
+
+from xla_cost.errors import XlaCostError
+from xla_cost.kernel_time.efficiency import AttentionFit, GemmFit, MemoryFit, smooth_max
+from xla_cost.kernel_time.table import KernelTimes
+from xla_cost.program import FORMATS, Matmul, Op
+
+#: Formats a matrix unit without the wanted one computes in, nearest first: operands are
+#: widened on the way in, which is what compilers emit.
+WIDER: Mapping[str, tuple[str, ...]] = {
+    "fp4": ("fp8", "int8", "bf16", "fp16"),
+    "int4": ("int8", "fp8", "bf16", "fp16"),
+    "fp8": ("int8", "bf16", "fp16"),
+    "int8": ("fp8", "bf16", "fp16"),
+    "fp16": ("bf16", "tf32", "fp32"),
+    "bf16": ("fp16", "tf32", "fp32"),
+    "tf32": ("fp32", "bf16"),
+    "fp32": ("tf32", "bf16"),
+    "fp64": ("fp32", "tf32", "bf16"),
+}
+
+#: XLA runs an fp32 (or fp64) product on a bf16 unit as this many passes (jax precision docs).
+_PASSES_ON_BF16 = {"tf32": 3, "fp32": 6, "fp64": 6}
+_ATTENTION = ("flash_attention", "mla_decode")
+
+
+class ComputeMachine(Protocol):
+    """What this package needs of a machine."""
+
+    @property
+    def peak_flops(self) -> Mapping[str, float]:
+        """Dense FLOP/s by number format."""
+        ...
+
+    @property
+    def memory_bytes_per_s(self) -> float:
+        """Device memory bandwidth."""
+        ...
+
+    @property
+    def kernel_times(self) -> KernelTimes:
+        """Fitted efficiencies."""
+        ...
+
+
+def peak_flops(machine: ComputeMachine, number_format: str) -> float:
+    """FLOP/s at which `machine` multiplies `number_format`.
+
+    A format it has no unit for runs in the next wider one, several passes where that one is
+    narrower in mantissa. Raises XlaCostError for a format no unit can compute.
+    """
+    for name in (number_format, *WIDER.get(number_format, ())):
+        rate = machine.peak_flops.get(name, 0.0)
+        if rate > 0.0:
+            passes = _PASSES_ON_BF16.get(number_format, 1) if name == "bf16" else 1
+            return rate / passes
+    raise XlaCostError(
+        f"machine: no peak for format {number_format!r}; expected one of {FORMATS} with a rate"
+    )
+
+
+def matmul_s(
+    machine: ComputeMachine, matmul: Matmul, bytes_read: float, bytes_written: float
+) -> float:
+    """Seconds of one GEMM launch, dense or grouped, that moves these bytes."""
+    return _gemm_s(machine, (matmul,), bytes_read + bytes_written, 1.0)
+
+
+def kernel_s(machine: ComputeMachine, op: Op) -> float:
+    """Seconds of one kernel region: its matmuls times `op.work`, its border bytes, one launch.
+
+    Element-wise work inside (softmax, activation) hides under the matmuls, or is what the
+    fitted efficiency of the kind was measured with.
+    """
+    total_bytes = op.bytes_read + op.bytes_written
+    if not op.matmuls:
+        return _stream_s(machine, _stream_fit(machine, op.region), total_bytes)
+    if op.region in _ATTENTION:
+        return _attention_s(machine, op, total_bytes)
+    return _gemm_s(machine, op.matmuls, total_bytes, op.work, op.region)
+
+
+def memory_s(machine: ComputeMachine, total_bytes: float) -> float:
+    """Seconds of one kernel that only streams `total_bytes` (read plus written)."""
+    return _stream_s(machine, machine.kernel_times.memory, total_bytes)
+
+
+def launch_s(machine: ComputeMachine) -> float:
+    """Seconds that launching one kernel takes when it does next to nothing."""
+    return machine.kernel_times.launch_us * 1e-6
+
+
+def gemm_compute_s(fit: GemmFit, matmul: Matmul, rate_flops: float) -> float:
+    """Matrix-unit seconds of one product at peak `rate_flops`, tile padding and ramps included."""
+    outputs = matmul.batch * (matmul.m + fit.half_m) * (matmul.n + fit.half_n)
+    padded = 2.0 * (outputs + fit.half_outputs) * (matmul.k + fit.half_k)
+    return padded / (rate_flops * fit.efficiency)
+
+
+def attention_ramp(fit: AttentionFit, scores: Matmul) -> float:
+    """Slow-down (>= 1) of attention whose score product is `scores`: [m, k] by [k, n = keys]."""
+    rows = scores.batch * scores.m
+    return (1.0 + fit.half_kv / max(scores.n, 1)) * (1.0 + fit.half_rows / max(rows, 1))
+
+
+def _gemm_s(
+    machine: ComputeMachine,
+    matmuls: Iterable[Matmul],
+    total_bytes: float,
+    work: float,
+    region: str = "",
+) -> float:
+    compute_s = 0.0
+    fits: list[GemmFit] = []
+    for matmul in matmuls:
+        if not matmul.flops:
+            continue
+        grouped = matmul.grouped or region == "grouped_gemm"
+        times = machine.kernel_times
+        fit = times.grouped_fit(matmul.format) if grouped else times.gemm_fit(matmul.format)
+        compute_s += work * gemm_compute_s(fit, matmul, peak_flops(machine, matmul.format))
+        fits.append(fit)
+    if not fits:
+        return memory_s(machine, total_bytes)
+    fit = fits[0]
+    memory = total_bytes / (machine.memory_bytes_per_s * fit.memory_efficiency)
+    return fit.floor_us * 1e-6 + smooth_max(compute_s, memory, fit.sharpness)
+
+
+def _attention_s(machine: ComputeMachine, op: Op, total_bytes: float) -> float:
+    scores = op.matmuls[0]
+    times = machine.kernel_times
+    pick = times.decode_fit if op.region == "mla_decode" else times.attention_fit
+    fit = pick(scores.format)
+    compute_s = attention_ramp(fit, scores) * sum(
+        op.work * matmul.flops / (peak_flops(machine, matmul.format) * fit.efficiency)
+        for matmul in op.matmuls
+    )
+    memory = total_bytes / (machine.memory_bytes_per_s * fit.memory_efficiency)
+    return fit.floor_us * 1e-6 + smooth_max(compute_s, memory, fit.sharpness)
+
+
+def _stream_fit(machine: ComputeMachine, region: str) -> MemoryFit:
+    times = machine.kernel_times
+    special = {"quantize": times.quantize, "router": times.router}.get(region)
+    return special or times.memory
+
+
+def _stream_s(machine: ComputeMachine, fit: MemoryFit, total_bytes: float) -> float:
+    streaming = total_bytes / (machine.memory_bytes_per_s * fit.efficiency)
+    return fit.floor_us * 1e-6 + streaming
