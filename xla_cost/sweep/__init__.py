@@ -1,0 +1,1 @@
+"""Cross products of models, machines, workloads and devices, each point searched."""
