@@ -58,10 +58,10 @@ class Policy:
             raise XlaCostError(
                 f"policy {self.name}: expert_imbalance = {self.expert_imbalance}; must be >= 1"
             )
-        if self.iterations_in_flight < 1:
+        if self.iterations_in_flight not in (1, 2):
             raise XlaCostError(
                 f"policy {self.name}: iterations_in_flight = {self.iterations_in_flight}; "
-                "must be >= 1"
+                "must be 1 or 2"
             )
 
     def describe(self) -> dict[str, Any]:
@@ -83,6 +83,7 @@ CALIBRATED = Policy(
     latency=True,
     network="best",
     priced_kinds=frozenset({"matmul", "kernel", "collective", "vector", "move"}),
+    look_through_converts=False,  # the convert is a priced kernel here
     fuse_elementwise=True,
     iterations_in_flight=2,
 )
