@@ -144,7 +144,11 @@ class Body:
 
 @dataclass(frozen=True, slots=True)
 class Program:
-    """A whole partitioned module as one device runs it, and how it was made."""
+    """A whole partitioned module as one device runs it, and how it was made.
+
+    `weights_bytes` and `kv_cache_bytes` are given by whoever knows what the arguments and
+    results mean (a model); None: all of `parameter_bytes` counts as weights, no cache.
+    """
 
     name: str
     devices: int
@@ -153,6 +157,8 @@ class Program:
     output_bytes: int
     warnings: tuple[str, ...] = ()  # the compiler's own, and the reader's
     provenance: tuple[tuple[str, str], ...] = ()  # jax version, mesh, HLO hash, ..
+    weights_bytes: int | None = None
+    kv_cache_bytes: int | None = None
 
     def walk(self) -> Iterator[tuple[Op, float]]:
         """Every op with its number of executions (unknown loops count once).
