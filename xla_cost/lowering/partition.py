@@ -1,0 +1,196 @@
+"""A function and its abstract arguments in, the HLO of one device right after SPMD out."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import re
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
+
+import jax
+import jaxlib
+from jax.sharding import AbstractMesh, Mesh
+
+from xla_cost.errors import XlaCostError
+from xla_cost.lowering.arguments import (
+    attach_shardings,
+    check_arguments,
+    check_mesh,
+    mesh_axes,
+    mesh_of,
+)
+from xla_cost.lowering.compiler_warnings import CompilerWarning, parse_warnings
+from xla_cost.lowering.devices import check_jax_version
+from xla_cost.lowering.messages import one_sentence
+from xla_cost.lowering.stderr import reemit
+from xla_cost.lowering.stop import compile_until_partitioned
+
+
+@dataclass(frozen=True)
+class PartitionedHlo:
+    """The program one device runs, as XLA's SPMD partitioner left it, and how it was made.
+
+    `text` is HLO text, `devices` replicas times partitions, `mesh` the axes (name, size)
+    slowest first, `sha256` of the text. Times are wall-clock seconds of this one lowering.
+    """
+
+    name: str
+    text: str
+    devices: int
+    target: str
+    mesh: tuple[tuple[str, int], ...]
+    warnings: tuple[CompilerWarning, ...]
+    jax_version: str
+    jaxlib_version: str
+    trace_s: float = field(compare=False, default=0.0)
+    lower_s: float = field(compare=False, default=0.0)
+    partition_s: float = field(compare=False, default=0.0)
+    lowered: jax.stages.Lowered | None = field(compare=False, repr=False, default=None)
+
+    @cached_property
+    def sha256(self) -> str:
+        """Hex digest of the HLO text."""
+        return hashlib.sha256(self.text.encode()).hexdigest()
+
+    @cached_property
+    def stablehlo(self) -> str | None:
+        """The global program before partitioning, with locations; None where not kept."""
+        if self.lowered is None:
+            return None
+        module = self.lowered.compiler_ir("stablehlo")
+        return str(module.operation.get_asm(enable_debug_info=True))
+
+    @property
+    def provenance(self) -> tuple[tuple[str, str], ...]:
+        """What made it, as sorted name-value pairs; the same for the same program."""
+        mesh = ",".join(f"{name}={size}" for name, size in self.mesh)
+        return (
+            ("hlo_sha256", self.sha256),
+            ("jax", self.jax_version),
+            ("jaxlib", self.jaxlib_version),
+            ("mesh", mesh),
+            ("target", self.target),
+        )
+
+
+def partition(
+    fn: Callable[..., Any],
+    args: Sequence[Any],
+    *,
+    mesh: Mesh | AbstractMesh | None = None,
+    target: str = "cpu",
+    kwargs: Mapping[str, Any] | None = None,
+    in_shardings: Any = None,
+    out_shardings: Any = None,
+    static_argnums: int | Sequence[int] | None = None,
+    static_argnames: str | Sequence[str] | None = None,
+    donate_argnums: int | Sequence[int] | None = None,
+) -> PartitionedHlo:
+    """Trace, lower and partition `fn(*args, **kwargs)` for the devices of its mesh.
+
+    `fn` is a plain function or anything with the ahead-of-time interface of `jax.jit`
+    (`nnx.jit` too); `out_shardings`, `static_*` and `donate_argnums` are for plain
+    functions, as a jitted one has its own. `args` are `ShapeDtypeStruct`s (or arrays, or
+    trees of them) that carry shardings, or get them from `in_shardings`, a prefix tree of
+    `PartitionSpec`s over `mesh`. `mesh` is also the ambient mesh while tracing. No weight is
+    allocated and no code generated. `target` "cpu" stops after SPMD partitioning;
+    "gpu:NAME" and "tpu:NAME" run the real compilers, see `xla_cost.lowering.targets`.
+
+    Raises `XlaCostError`, with the original error as its cause, when the function cannot be
+    traced or the compiler refuses it.
+    """
+    check_jax_version()
+    check_arguments(args, kwargs)
+    if target != "cpu":
+        from xla_cost.lowering.targets import partition_for_target
+
+        return partition_for_target(
+            fn, args, mesh=mesh, target=target, kwargs=kwargs, in_shardings=in_shardings,
+            out_shardings=out_shardings, static_argnums=static_argnums,
+            static_argnames=static_argnames, donate_argnums=donate_argnums,
+        )  # fmt: skip
+    check_mesh(mesh)
+    options = {
+        "out_shardings": out_shardings,
+        "static_argnums": static_argnums,
+        "static_argnames": static_argnames,
+        "donate_argnums": donate_argnums,
+    }
+    args = tuple(attach_shardings(tuple(args), in_shardings, mesh))
+    name = function_name(fn)
+    lowered, trace_s, lower_s = trace_and_lower(fn, args, kwargs or {}, mesh, options)
+    start = time.perf_counter()
+    stopped = compile_until_partitioned(lowered)
+    partition_s = time.perf_counter() - start
+    warnings, rest = parse_warnings(stopped.stderr, stopped.text)
+    reemit(rest)
+    return PartitionedHlo(
+        name=name,
+        text=stopped.text,
+        devices=device_count(stopped.text),
+        target=target,
+        mesh=mesh_axes(mesh_of(mesh, (args, kwargs))),
+        warnings=warnings,
+        jax_version=jax.__version__,
+        jaxlib_version=jaxlib.version.__version__,
+        trace_s=trace_s,
+        lower_s=lower_s,
+        partition_s=partition_s,
+        lowered=lowered,
+    )
+
+
+def trace_and_lower(
+    fn: Callable[..., Any],
+    args: Sequence[Any],
+    kwargs: Mapping[str, Any],
+    mesh: Mesh | None,
+    options: Mapping[str, Any],
+) -> tuple[jax.stages.Lowered, float, float]:
+    """Return the lowered computation and the seconds tracing and lowering took."""
+    name = function_name(fn)
+    given = {key: value for key, value in options.items() if value is not None}
+    jitted: Any = fn
+    if not hasattr(fn, "lower"):
+        jitted = jax.jit(fn, **given)
+    elif given:
+        raise XlaCostError(
+            f"{name}: is jitted already, so {', '.join(sorted(given))} must be given to its jit"
+        )
+    scope = contextlib.nullcontext() if mesh is None else jax.set_mesh(mesh)
+    start = time.perf_counter()
+    try:
+        with scope:
+            if isinstance(jitted, jax.stages.Wrapped) and hasattr(jitted, "trace"):
+                traced = jitted.trace(*args, **kwargs)
+                traced_at = time.perf_counter()
+                lowered = traced.lower()
+            else:  # flax's nnx.jit wraps the result of lower() once more
+                traced_at = start
+                lowered = jitted.lower(*args, **kwargs)
+                lowered = getattr(lowered, "lowered", lowered)
+    except XlaCostError:
+        raise
+    except Exception as error:  # whatever the user's function raises
+        raise XlaCostError(f"tracing {name}: {one_sentence(error)}") from error
+    end = time.perf_counter()
+    return lowered, traced_at - start, end - traced_at
+
+
+def function_name(fn: Any) -> str:
+    """Return a readable name of a callable."""
+    return str(getattr(fn, "__name__", None) or type(fn).__name__)
+
+
+def device_count(hlo_text: str) -> int:
+    """Return replicas times partitions from the first line of HLO text."""
+    head = hlo_text.split("\n", 1)[0]
+    count = 1
+    for key in ("num_partitions", "replica_count"):
+        found = re.search(rf"\b{key}=(\d+)", head)
+        count *= int(found[1]) if found else 1
+    return count

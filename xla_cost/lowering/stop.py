@@ -1,0 +1,158 @@
+"""Run XLA up to the end of SPMD partitioning and no further.
+
+Partitioning is done some 50 ms after compilation starts; nearly all of a CPU compile is
+LLVM code generation that nobody needs here. A module transformation registered at
+`PRE_SCHEDULER` (public jax API) is called before code generation, and an exception raised
+there ends the compile cleanly. The module as it was right after partitioning is dumped by
+per-compile options. Other compiles of the same process, running or later, are left alone:
+ours is known by its module name, which is unique while it compiles.
+"""
+
+from __future__ import annotations
+
+import itertools
+import os
+import re
+import shutil
+import tempfile
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import jax
+from jax.extend import xla as jax_xla
+from jaxlib.mlir import ir
+
+from xla_cost.errors import XlaCostError
+from xla_cost.lowering.messages import one_sentence
+from xla_cost.lowering.stderr import captured_stderr
+
+#: Memory-backed storage; a dump there costs no disk traffic.
+MEMORY_BACKED = "/dev/shm"
+_NEEDED_BYTES = 256 * 2**20
+
+#: Passes after partitioning whose result nobody reads. `all_to_all_decomposer` explodes one
+#: all-to-all over 144 devices into thousands of slices (8 s); the others only cost time.
+#: None of them runs before or inside partitioning, so the text does not change.
+SKIPPED_PASSES = (
+    "all_to_all_decomposer", "algsimp", "constant_folding", "copy-insertion", "fusion",
+    "reshape-mover", "simplify-while-loops", "while-loop-invariant-code-motion",
+)  # fmt: skip
+
+#: `shardy-xla` and `spmd-partitioning` run for two or more partitions, `sharding-remover`
+#: for one; a pass that changes nothing writes nothing.
+_DUMPED_PASSES = "^(spmd-partitioning|sharding-remover)$"
+_WANTED = ("after_spmd-partitioning", "after_sharding-remover", "before_optimizations")
+
+_LOCK = threading.RLock()
+_TOKENS = itertools.count()
+
+
+class _PartitioningDone(Exception):  # noqa: N818  (a signal, not an error)
+    """Ends our compile from inside XLA."""
+
+
+@dataclass(frozen=True, slots=True)
+class Stopped:
+    """The HLO text right after partitioning, and the lines XLA wrote on standard error."""
+
+    text: str
+    stderr: tuple[str, ...]
+
+
+def compile_until_partitioned(lowered: jax.stages.Lowered) -> Stopped:
+    """Partition a lowered CPU computation and return the HLO text of one device.
+
+    For a single device it is the program without sharding annotations. Raises
+    `XlaCostError` when XLA itself refuses the program. One compile at a time per process
+    (a lock), because standard error and XLA's list of transformations are process-wide.
+    """
+    with _LOCK, _unique_name(lowered) as (name, marker):
+        failure: Exception | None = None
+        lines: list[str] = []
+        for parent in _scratch_parents():
+            with tempfile.TemporaryDirectory(
+                prefix="xla_cost_", dir=parent, ignore_cleanup_errors=True
+            ) as folder:
+                failure, written = _compile(lowered, marker, folder)
+                lines += written
+                text = _read_dump(Path(folder))
+            if text:
+                return Stopped(text.replace(marker, name), tuple(lines))
+            if failure is not None and "PartitioningDone" not in str(failure):
+                break  # not a matter of storage
+        reason = one_sentence(failure).replace(marker, name) if failure else "no module was dumped"
+        raise XlaCostError(f"partitioning {name}: XLA stopped with {reason}") from failure
+
+
+def _compile(
+    lowered: jax.stages.Lowered, marker: str, folder: str
+) -> tuple[Exception | None, list[str]]:
+    """Compile until stopped; return what ended it and what was written on standard error."""
+    needle = marker.encode()
+
+    def stop(module: bytes) -> None:
+        # the module's name is the first field of the serialised proto
+        if needle in module[: len(needle) + 16]:
+            raise _PartitioningDone
+
+    options = {
+        "xla_dump_to": folder,
+        "xla_dump_hlo_as_text": True,
+        "xla_dump_hlo_pass_re": _DUMPED_PASSES,
+        "xla_disable_hlo_passes": ",".join(SKIPPED_PASSES),
+    }
+    failure: Exception | None = None
+    jax_xla.register_hlo_module_transformation(stop, name=marker, platforms="cpu")
+    try:
+        with captured_stderr() as captured:
+            try:
+                lowered.compile(options)
+            except Exception as error:  # XLA raises many kinds; the dump decides if it matters
+                failure = error
+    finally:
+        jax_xla.clear_hlo_module_transformation(marker, platforms="cpu")
+    return failure, captured.lines
+
+
+def _read_dump(folder: Path) -> str:
+    """Return the text of the module wanted, or "" where it is missing or cut short."""
+    for stage in _WANTED:
+        for path in sorted(folder.glob(f"*{stage}*.txt")):
+            text = path.read_text(encoding="utf-8", errors="replace")
+            if text.startswith("HloModule") and text.rstrip().endswith("}"):
+                return text
+            return ""
+    return ""
+
+
+def _scratch_parents() -> Iterator[str | None]:
+    """Yield where to dump: memory-backed storage when it has room, else the temp folder."""
+    try:
+        roomy = shutil.disk_usage(MEMORY_BACKED).free >= _NEEDED_BYTES
+    except OSError:
+        roomy = False
+    if roomy and os.access(MEMORY_BACKED, os.W_OK):
+        yield MEMORY_BACKED
+    yield None
+
+
+@contextmanager
+def _unique_name(lowered: jax.stages.Lowered) -> Iterator[tuple[str, str]]:
+    """Give the StableHLO module a name no other compile has; yields (its own name, that one).
+
+    The name is put back afterwards, as jax may hand the same module to the user's compile.
+    """
+    module = lowered.compiler_ir("stablehlo")
+    attributes = module.operation.attributes
+    old = attributes["sym_name"]
+    name = re.sub(r"[^\w.-]", "_", ir.StringAttr(old).value)
+    marker = f"xla_cost_{os.getpid()}_{next(_TOKENS)}_{threading.get_ident()}"
+    with module.context:
+        attributes["sym_name"] = ir.StringAttr.get(marker)
+    try:
+        yield name, marker
+    finally:
+        attributes["sym_name"] = old
