@@ -104,7 +104,7 @@ def test_an_empty_table_gives_published_constants_with_sources() -> None:
         ({"gemm": {"bf16": {}}}, "t.gemm.bf16: no efficiency; expected a share"),
         (
             {"gemm": {"bf16": {"efficiency": 1.5}}},
-            "t.gemm.bf16.efficiency = 1.5; must be at most 1",
+            "efficiency = 1.5; must be at most 1 (a share of peak)",
         ),
         ({"gemm": {"bf16": {"efficiency": 0}}}, "t.gemm.bf16.efficiency = 0; must be > 0"),
         ({"memory": {"efficiency": "x"}}, "t.memory.efficiency = 'x'; expected a number >= 0"),

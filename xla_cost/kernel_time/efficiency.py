@@ -14,8 +14,9 @@ from dataclasses import dataclass, field
 class FitRecord:
     """Where the numbers of a fit come from, and how well they predict rows not fitted.
 
-    Errors are absolute relative errors (0.08 is 8 %) over the held-out rows; None where the
-    numbers were not fitted (constants from a publication).
+    Errors are absolute relative errors (0.08 is 8 %) over held-out rows of at least 1 GFLOP
+    (for streams and collectives: of at least 1 MB); `_all` counts the small ones as well.
+    None where the numbers were not fitted (constants from a publication). `rows` were fitted.
     """
 
     source: str = ""
@@ -23,6 +24,8 @@ class FitRecord:
     held_out_rows: int = 0
     median_error: float | None = None
     p90_error: float | None = None
+    median_error_all: float | None = None
+    p90_error_all: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,12 +78,3 @@ class MemoryFit:
     efficiency: float
     floor_us: float = 3.0
     record: FitRecord = field(default_factory=FitRecord)
-
-
-def smooth_max(first: float, second: float, sharpness: float) -> float:
-    """`(a^p + b^p)^(1/p)`: between max(a, b) and a + b; 0 when both are 0."""
-    larger = max(first, second)
-    if larger <= 0.0:
-        return 0.0
-    smaller = min(first, second)
-    return float(larger * (1.0 + (smaller / larger) ** sharpness) ** (1.0 / sharpness))

@@ -6,7 +6,13 @@ from collections.abc import Iterable, Mapping
 from typing import Protocol
 
 from xla_cost.errors import XlaCostError
-from xla_cost.kernel_time.efficiency import AttentionFit, GemmFit, MemoryFit, smooth_max
+from xla_cost.kernel_time.efficiency import GemmFit, MemoryFit
+from xla_cost.kernel_time.forms import (
+    attention_compute_s,
+    gemm_compute_s,
+    kernel_total_s,
+    stream_s,
+)
 from xla_cost.kernel_time.table import KernelTimes
 from xla_cost.program import FORMATS, Matmul, Op
 
@@ -95,19 +101,6 @@ def launch_s(machine: ComputeMachine) -> float:
     return machine.kernel_times.launch_us * 1e-6
 
 
-def gemm_compute_s(fit: GemmFit, matmul: Matmul, rate_flops: float) -> float:
-    """Matrix-unit seconds of one product at peak `rate_flops`, tile padding and ramps included."""
-    outputs = matmul.batch * (matmul.m + fit.half_m) * (matmul.n + fit.half_n)
-    padded = 2.0 * (outputs + fit.half_outputs) * (matmul.k + fit.half_k)
-    return padded / (rate_flops * fit.efficiency)
-
-
-def attention_ramp(fit: AttentionFit, scores: Matmul) -> float:
-    """Slow-down (>= 1) of attention whose score product is `scores`: [m, k] by [k, n = keys]."""
-    rows = scores.batch * scores.m
-    return (1.0 + fit.half_kv / max(scores.n, 1)) * (1.0 + fit.half_rows / max(rows, 1))
-
-
 def _gemm_s(
     machine: ComputeMachine,
     matmuls: Iterable[Matmul],
@@ -123,13 +116,13 @@ def _gemm_s(
         grouped = matmul.grouped or region == "grouped_gemm"
         times = machine.kernel_times
         fit = times.grouped_fit(matmul.format) if grouped else times.gemm_fit(matmul.format)
-        compute_s += work * gemm_compute_s(fit, matmul, peak_flops(machine, matmul.format))
+        rate = peak_flops(machine, matmul.format)
+        one = gemm_compute_s(fit, matmul.batch, matmul.m, matmul.n, matmul.k, rate)
+        compute_s += work * float(one)
         fits.append(fit)
     if not fits:
         return memory_s(machine, total_bytes)
-    fit = fits[0]
-    memory = total_bytes / (machine.memory_bytes_per_s * fit.memory_efficiency)
-    return fit.floor_us * 1e-6 + smooth_max(compute_s, memory, fit.sharpness)
+    return float(kernel_total_s(fits[0], compute_s, total_bytes, machine.memory_bytes_per_s))
 
 
 def _attention_s(machine: ComputeMachine, op: Op, total_bytes: float) -> float:
@@ -137,12 +130,16 @@ def _attention_s(machine: ComputeMachine, op: Op, total_bytes: float) -> float:
     times = machine.kernel_times
     pick = times.decode_fit if op.region == "mla_decode" else times.attention_fit
     fit = pick(scores.format)
-    compute_s = attention_ramp(fit, scores) * sum(
-        op.work * matmul.flops / (peak_flops(machine, matmul.format) * fit.efficiency)
+    rows, keys = max(scores.batch * scores.m, 1), max(scores.n, 1)
+    compute_s = sum(
+        float(
+            attention_compute_s(
+                fit, rows, keys, op.work * matmul.flops, peak_flops(machine, matmul.format)
+            )
+        )
         for matmul in op.matmuls
     )
-    memory = total_bytes / (machine.memory_bytes_per_s * fit.memory_efficiency)
-    return fit.floor_us * 1e-6 + smooth_max(compute_s, memory, fit.sharpness)
+    return float(kernel_total_s(fit, compute_s, total_bytes, machine.memory_bytes_per_s))
 
 
 def _stream_fit(machine: ComputeMachine, region: str) -> MemoryFit:
@@ -152,5 +149,4 @@ def _stream_fit(machine: ComputeMachine, region: str) -> MemoryFit:
 
 
 def _stream_s(machine: ComputeMachine, fit: MemoryFit, total_bytes: float) -> float:
-    streaming = total_bytes / (machine.memory_bytes_per_s * fit.efficiency)
-    return fit.floor_us * 1e-6 + streaming
+    return float(stream_s(fit, total_bytes, machine.memory_bytes_per_s))

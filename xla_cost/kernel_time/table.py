@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 
 from xla_cost.errors import XlaCostError
 from xla_cost.kernel_time.efficiency import AttentionFit, FitRecord, GemmFit, MemoryFit
+from xla_cost.kernel_time.forms import MAX_SHARPNESS
 from xla_cost.program import FORMATS
 
 _ACIC = "aiconfigurator-core 0.12.0 systems/*.yaml (unofficial empirical corrections)"
@@ -141,6 +142,10 @@ def _fit(fit_type: type[Any], table: Mapping[str, Any], where: str) -> Any:
     for key in ("efficiency", "memory_efficiency"):
         if own.get(key, 1.0) > 1.0:
             raise XlaCostError(f"{where}.{key} = {own[key]:g}; must be at most 1 (a share of peak)")
+    if own.get("sharpness", 1.0) > MAX_SHARPNESS:
+        raise XlaCostError(
+            f"{where}.sharpness = {own['sharpness']:g}; must be at most {MAX_SHARPNESS:g}"
+        )
     return fit_type(**own, record=_record(table, where))
 
 
@@ -154,6 +159,8 @@ def _record(table: Mapping[str, Any], where: str) -> FitRecord:
         held_out_rows=int(_number(table.get("held_out_rows", 0), f"{where}.held_out_rows")),
         median_error=error("median_error"),
         p90_error=error("p90_error"),
+        median_error_all=error("median_error_all"),
+        p90_error_all=error("p90_error_all"),
     )
 
 
