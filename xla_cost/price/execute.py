@@ -1,0 +1,150 @@
+"""From seconds per task to seconds of the whole program: bodies, loops, branches.
+
+Bodies are evaluated inner ones first, without recursion. A loop of many trips is not unrolled:
+where its iterations may overlap, four are scheduled, and the time between the ends of the
+second and the third is what each further one adds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from xla_cost.price.exposure import compute_busy_s, exposed_s
+from xla_cost.price.schedule import COMPUTE, Run, Scheduled, Segments, Work, schedule
+from xla_cost.price.tasks import TaskBody, TaskGraph
+
+#: a body run this many times in a row
+Key = tuple[int, int]
+
+_UNROLLED = 4
+_SAME = 1e-9
+
+
+@dataclass(frozen=True, slots=True)
+class BodyRun:
+    """All trips of one body, from its start at zero.
+
+    `exposed[step]` is over all trips; a block's own is zero, its inside has it. `iteration_s`
+    is what one more trip adds. `chosen` is the body that a branch step took.
+    """
+
+    seconds: float
+    iteration_s: float
+    streams: tuple[int, ...]
+    scheduled: Scheduled
+    work: tuple[Work, ...]
+    exposed: tuple[float, ...]
+    chosen: dict[int, int]
+
+
+@dataclass(frozen=True, slots=True)
+class Execution:
+    """The program scheduled: per task its executions and exposed seconds, and every body."""
+
+    latency_s: float
+    executions: tuple[float, ...]
+    exposed: tuple[float, ...]
+    runs: dict[Key, BodyRun]
+    entry: Key
+
+
+def execute(graph: TaskGraph, segments: Sequence[Segments], overlap: bool) -> Execution:
+    """Schedules `graph`, task i doing `segments[i]`; `overlap` lets iterations overlap."""
+    runs: dict[Key, BodyRun] = {}
+    for number, body in enumerate(graph.bodies):
+        for trips in graph.trips_of[number]:
+            runs[number, trips] = _run(body, trips, segments, runs, overlap)
+    entry = (len(graph.bodies) - 1, 1)
+    executions, exposed = _totals(graph, runs, entry)
+    return Execution(runs[entry].seconds, executions, exposed, runs, entry)
+
+
+def _run(
+    body: TaskBody,
+    trips: int,
+    segments: Sequence[Segments],
+    runs: dict[Key, BodyRun],
+    overlap: bool,
+) -> BodyRun:
+    work: list[Work] = []
+    chosen: dict[int, int] = {}
+    streams: set[int] = set()
+    for index, step in enumerate(body.steps):
+        if step.task >= 0:
+            item = Work(segments[step.task])
+        else:
+            inner = max(step.bodies, key=lambda number: runs[number, step.trips].seconds)
+            chosen[index] = inner
+            item = _block(runs[inner, step.trips])
+        work.append(item)
+        streams.update(stream for stream, _ in item.segments)
+    seconds, iteration_s, scheduled, exposed = _trips(body, trips, work, overlap)
+    return BodyRun(
+        seconds, iteration_s, tuple(sorted(streams)), scheduled, tuple(work), exposed, chosen
+    )
+
+
+def _block(run: BodyRun) -> Work:
+    if run.seconds <= 0.0:
+        return Work(())
+    return Work(tuple((stream, run.seconds) for stream in run.streams), is_block=True)
+
+
+def _trips(
+    body: TaskBody, trips: int, work: list[Work], overlap: bool
+) -> tuple[float, float, Scheduled, tuple[float, ...]]:
+    """Seconds of all trips, of one more, what was scheduled, exposed seconds per step."""
+    count = len(work)
+
+    def covers(run: Run) -> bool:
+        return work[run[3] % count].is_block
+
+    def by_step(found: dict[int, float], times: float, into: list[float]) -> None:
+        for position, seconds in found.items():
+            into[position % count] += seconds * times
+
+    exposed = [0.0] * count
+    if overlap and trips > 1 and not body.barrier:
+        copies = min(trips, _UNROLLED)
+        scheduled = schedule(body, work, copies)
+        ends = scheduled.iteration_ends_s
+        if trips <= _UNROLLED:
+            by_step(exposed_s(scheduled.runs, covers), 1.0, exposed)
+            return max(ends), max(ends) / trips, scheduled, tuple(exposed)
+        window = (ends[1], ends[2])
+        step_s = ends[2] - ends[1]
+        busy = sum(s for w in work for stream, s in w.segments if stream == COMPUTE)
+        if abs(compute_busy_s(scheduled.runs, window) - busy) <= _SAME * max(ends[-1], busy):
+            by_step(exposed_s(scheduled.runs, covers), 1.0, exposed)
+            more = trips - _UNROLLED
+            by_step(exposed_s(scheduled.runs, covers, window), more, exposed)
+            return ends[-1] + more * step_s, step_s, scheduled, tuple(exposed)
+        # not periodic with period one: keep to what is certain, iterations one by one
+    scheduled = schedule(body, work)
+    by_step(exposed_s(scheduled.runs, covers), trips, exposed)
+    end = scheduled.iteration_ends_s[0]
+    return end * trips, end, scheduled, tuple(exposed)
+
+
+def _totals(
+    graph: TaskGraph, runs: dict[Key, BodyRun], entry: Key
+) -> tuple[tuple[float, ...], tuple[float, ...]]:
+    """Executions and exposed seconds of every task, from the entry inwards."""
+    executions = [0.0] * len(graph.tasks)
+    exposed = [0.0] * len(graph.tasks)
+    times: dict[Key, float] = {entry: 1.0}
+    for number in range(len(graph.bodies) - 1, -1, -1):
+        for trips in graph.trips_of[number]:
+            outer = times.get((number, trips), 0.0)
+            if not outer:
+                continue
+            run = runs[number, trips]
+            for index, step in enumerate(graph.bodies[number].steps):
+                if step.task >= 0:
+                    executions[step.task] += outer * trips
+                    exposed[step.task] += outer * run.exposed[index]
+                else:
+                    key = (run.chosen[index], step.trips)
+                    times[key] = times.get(key, 0.0) + outer * trips
+    return tuple(executions), tuple(exposed)

@@ -1,0 +1,169 @@
+"""Which ops of a body run as one kernel, and what such a kernel reads and writes.
+
+The partitioned module is not fused: every convert and add stands alone. Compilers and serving
+engines fuse such chains, so the `calibrated` policy does too, by one rule that any reader can
+check by hand:
+
+* A **fusible** op is element-wise or rearranges its input (slice, pad, transpose, broadcast..).
+  A reduce may end a chain but not stand inside one: its value is complete only when its kernel
+  is.
+* A fusible op joins its consumers' kernel when *all* its consumers sit in that one kernel. The
+  value between them then moves no bytes. (As every path out of the op enters that kernel, no
+  cycle can arise.)
+* A **cheap** op (one operand, no arithmetic to speak of) whose consumers are all fusible but in
+  several kernels is repeated in each; its own kernel disappears.
+* Everything else (gather, scatter, sort, dynamic-update-slice, dots, collectives, fusions made
+  by a compiler) is a kernel of its own.
+
+A fused kernel reads what its members read less what other members made, each outside value
+once, and writes its last member's value.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from xla_cost.program import Node, Op
+
+_ELEMENTWISE = frozenset({
+    "abs", "add", "and", "atan2", "cbrt", "ceil", "clamp", "compare", "complex", "convert",
+    "cosine", "divide", "erf", "exponential", "exponential-minus-one", "floor", "imag",
+    "is-finite", "log", "log-plus-one", "logistic", "map", "maximum", "minimum", "multiply",
+    "negate", "not", "or", "popcnt", "power", "real", "reduce-precision", "remainder",
+    "round-nearest-afz", "round-nearest-even", "rsqrt", "select", "shift-left",
+    "shift-right-arithmetic", "shift-right-logical", "sign", "sine", "sqrt",
+    "stochastic-convert", "subtract", "tan", "tanh", "xor",
+})  # fmt: skip
+_REARRANGING = frozenset({
+    "broadcast", "concatenate", "copy", "dynamic-slice", "iota", "pad", "reshape", "reverse",
+    "slice", "transpose",
+})  # fmt: skip
+_CHEAP = frozenset({
+    "broadcast", "convert", "copy", "iota", "negate", "reshape", "slice", "transpose",
+})  # fmt: skip
+_REDUCING = frozenset({"reduce", "reduce-window"})
+#: free ops that hand a value on unchanged
+_SAME_VALUE = frozenset({"bitcast", "reshape", "bitcast-convert", "optimization-barrier"})
+
+
+@dataclass(frozen=True, slots=True)
+class Kernel:
+    """Ops (indices into a body's nodes, ascending; the last is the root) that run as one."""
+
+    members: tuple[int, ...]
+    bytes_read: int
+    bytes_written: int
+
+
+def fuse(nodes: Sequence[Node], candidates: set[int]) -> tuple[list[Kernel], dict[int, int]]:
+    """Groups the `candidates` (indices of priced vector and move ops) of one body.
+
+    Returns the kernels and, per candidate that is not repeated, the index of the kernel it is
+    in. Repeated ops have no kernel of their own.
+    """
+    users = _users(nodes)
+    root_of: dict[int, int] = {}  # member -> root of its kernel
+    members: dict[int, list[int]] = {}  # root -> members
+    repeated: dict[int, list[int]] = {}  # cheap op -> roots it is repeated in
+    for index in sorted(candidates, reverse=True):
+        op = nodes[index]
+        assert isinstance(op, Op)
+        roots = _consumer_roots(index, nodes, users, root_of, repeated)
+        joinable = op.opcode in _ELEMENTWISE or op.opcode in _REARRANGING
+        if joinable and roots is not None and len(roots) == 1:
+            root_of[index] = roots[0]
+            members[roots[0]].append(index)
+        elif op.opcode in _CHEAP and roots:
+            repeated[index] = roots
+            for root in roots:
+                members[root].append(index)
+        else:
+            root_of[index] = index
+            members[index] = [index]
+    kernels, where = [], {}
+    for root in sorted(members):
+        group = tuple(sorted(members[root]))
+        read = _bytes_read(nodes, group)
+        written = nodes[root].bytes_written  # type: ignore[union-attr]
+        where.update((member, len(kernels)) for member in group if member not in repeated)
+        kernels.append(Kernel(group, read, written))
+    return kernels, where
+
+
+def _users(nodes: Sequence[Node]) -> list[list[int]]:
+    users: list[list[int]] = [[] for _ in nodes]
+    for index, node in enumerate(nodes):
+        for dep in node.deps:
+            users[dep].append(index)
+    return users
+
+
+def _is_same_value(node: Node) -> bool:
+    return isinstance(node, Op) and node.kind == "free" and node.opcode in _SAME_VALUE
+
+
+def _consumer_roots(
+    index: int,
+    nodes: Sequence[Node],
+    users: list[list[int]],
+    root_of: dict[int, int],
+    repeated: dict[int, list[int]],
+) -> list[int] | None:
+    """Roots of the kernels that read this value; None when something else reads it too."""
+    roots: set[int] = set()
+    pending = list(users[index])
+    if not pending:
+        return None  # a result of the body
+    while pending:
+        user = pending.pop()
+        if user in repeated:
+            roots.update(repeated[user])
+        elif user in root_of:
+            if not _may_take_producers(nodes[user]):
+                return None
+            roots.add(root_of[user])
+        elif _is_same_value(nodes[user]) and users[user]:
+            pending.extend(users[user])
+        else:
+            return None
+    return sorted(roots)
+
+
+def _may_take_producers(node: Node) -> bool:
+    return isinstance(node, Op) and (
+        node.opcode in _ELEMENTWISE or node.opcode in _REARRANGING or node.opcode in _REDUCING
+    )
+
+
+def _origin(index: int, nodes: Sequence[Node]) -> int:
+    """The node that made a value, looking through bitcasts and free reshapes."""
+    while _is_same_value(nodes[index]) and nodes[index].deps:
+        index = nodes[index].deps[0]
+    return index
+
+
+def _value_bytes(index: int, nodes: Sequence[Node]) -> int:
+    node = nodes[index]
+    return node.result_bytes or node.bytes_written if isinstance(node, Op) else 0
+
+
+def _bytes_read(nodes: Sequence[Node], group: tuple[int, ...]) -> int:
+    inside = set(group)
+    seen: set[int] = set()
+    total = 0
+    for member in group:
+        op = nodes[member]
+        assert isinstance(op, Op)
+        read, outside = op.bytes_read, False
+        for dep in op.deps:
+            origin = _origin(dep, nodes)
+            repeats = origin in seen and op.opcode in _ELEMENTWISE
+            if origin in inside or repeats:
+                read -= _value_bytes(dep, nodes)
+            else:
+                outside = True
+                if op.opcode in _ELEMENTWISE:
+                    seen.add(origin)
+        total += max(0, read) if outside or not op.deps else 0
+    return total
