@@ -10,84 +10,35 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 
-#: Bits per element of every HLO element type that has a size.
-BITS: Mapping[str, int] = {
-    "pred": 8,
-    **{f"{sign}{bits}": bits for sign in "su" for bits in (1, 2, 4, 8, 16, 32, 64)},
-    "f4e2m1fn": 4,
-    **dict.fromkeys(
-        ("f8e5m2", "f8e4m3", "f8e4m3fn", "f8e4m3b11fnuz", "f8e5m2fnuz", "f8e4m3fnuz",
-         "f8e3m4", "f8e8m0fnu"),
-        8,
-    ),
-    "f16": 16,
-    "bf16": 16,
-    "f32": 32,
-    "f64": 64,
-    "c64": 64,
-    "c128": 128,
-    "token": 0,
-    "opaque": 0,
-}  # fmt: skip
+from xla_cost.hlo.attributes import (
+    attribute_map,
+    called_names,
+    metadata_map,
+    operand_names,
+    operand_shapes,
+    quick_op_name,
+    string_map,
+)
+from xla_cost.hlo.shapes import BITS, NO_SHAPE, AnyShape, Shape, TupleShape, parse_shape
+from xla_cost.hlo.source import Frame, SourceTables
 
+__all__ = [
+    "BITS",
+    "AnyShape",
+    "Computation",
+    "Instruction",
+    "Module",
+    "Shape",
+    "TupleShape",
+]
 
-@dataclass(frozen=True, slots=True)
-class Shape:
-    """An array type. `dims` are upper bounds where a dimension is dynamic.
-
-    `dynamic[i]` is "" (static), "<=" (bounded) or "?" (unbounded, then `dims[i]` is 0);
-    an empty tuple means all static. `element_bits` is set by a packed layout `E(4)`.
-    """
-
-    dtype: str
-    dims: tuple[int, ...] = ()
-    dynamic: tuple[str, ...] = ()
-    element_bits: int | None = None
-    memory_space: int = 0
-
-    @property
-    def elements(self) -> int:
-        """Number of elements, at the upper bound of bounded dimensions."""
-        product = 1
-        for size in self.dims:
-            product *= size
-        return product
-
-    @property
-    def bytes(self) -> int:
-        """Bytes of the array; sub-byte types are packed (rounded up to a whole byte)."""
-        bits = BITS.get(self.dtype, 0) if self.element_bits is None else self.element_bits
-        return (self.elements * bits + 7) // 8
-
-    @property
-    def arrays(self) -> tuple[Shape, ...]:
-        """The arrays inside this type, flattened: itself."""
-        return (self,)
-
-
-@dataclass(frozen=True, slots=True)
-class TupleShape:
-    """A tuple type, possibly nested."""
-
-    elements: tuple[Shape | TupleShape, ...]
-
-    @property
-    def bytes(self) -> int:
-        """Bytes of all arrays inside."""
-        return sum(element.bytes for element in self.elements)
-
-    @property
-    def arrays(self) -> tuple[Shape, ...]:
-        """The arrays inside this type, flattened in order."""
-        return tuple(array for element in self.elements for array in element.arrays)
-
-
-AnyShape = Shape | TupleShape
+#: Opcodes whose parentheses hold a literal or a number, not operands.
+_NO_OPERANDS = frozenset(("constant", "parameter"))
 
 
 @dataclass(frozen=True)
 class Instruction:
-    """One line of a computation. Filled lazily from `text`, see `xla_cost.hlo.parser`."""
+    """One line of a computation. Filled lazily from its texts, see `xla_cost.hlo.parser`."""
 
     name: str
     opcode: str
@@ -96,36 +47,72 @@ class Instruction:
     operand_text: str
     attribute_text: str
     line: int
+    #: the module's file, function and frame tables, shared by all its instructions
+    tables: SourceTables | None = field(default=None, repr=False, compare=False)
 
-    @cached_property
+    @property
     def shape(self) -> AnyShape:
-        """Result type. `Shape("opaque")` where the line prints none."""
-        raise NotImplementedError
+        """Result type. `Shape("opaque")` where the line prints none and none follows."""
+        return parse_shape(self.shape_text) or NO_SHAPE
 
     @cached_property
     def operands(self) -> tuple[str, ...]:
         """Names of the operands, without `%`; for constants and parameters empty."""
-        raise NotImplementedError
+        return () if self.opcode in _NO_OPERANDS else operand_names(self.operand_text)
+
+    @property
+    def operand_shapes(self) -> tuple[AnyShape | None, ...]:
+        """Type printed before each operand, None where none is (as in today's text)."""
+        return () if self.opcode in _NO_OPERANDS else operand_shapes(self.operand_text)
 
     @cached_property
     def attributes(self) -> Mapping[str, str]:
         """Attribute name to raw text (`replica_groups` -> `[2,4]<=[8]`)."""
-        raise NotImplementedError
+        return attribute_map(self.attribute_text)
 
     @cached_property
     def called(self) -> tuple[str, ...]:
         """Names of the computations this calls, in order (body, condition, branches, ..)."""
-        raise NotImplementedError
+        return called_names(self.attributes)
+
+    @property
+    def metadata(self) -> Mapping[str, str]:
+        """`metadata={..}` by field, strings unquoted; empty where there is none."""
+        return metadata_map(self.attributes.get("metadata", ""))
 
     @property
     def op_name(self) -> str:
         """`metadata.op_name`: the jax scope path, or ""."""
-        raise NotImplementedError
+        quick = quick_op_name(self.attribute_text)
+        return self.metadata.get("op_name", "") if quick is None else quick
+
+    @property
+    def frames(self) -> tuple[Frame, ...]:
+        """Stack of the user's code, innermost first; empty where the module has no tables."""
+        number = self.metadata.get("stack_frame_id", "")
+        if self.tables is None or not number.isdecimal():
+            return ()
+        return self.tables.frames(int(number[:18]))
 
     @property
     def source(self) -> str:
         """`file:line` of the user's code from metadata or the stack frame tables, or ""."""
-        raise NotImplementedError
+        metadata = self.metadata
+        file = metadata.get("source_file", "")
+        if file:
+            return f"{file}:{metadata.get('source_line', '0')}"
+        frames = self.frames
+        return f"{frames[0].file}:{frames[0].line}" if frames and frames[0].file else ""
+
+    @property
+    def backend_config(self) -> str:
+        """Raw text of `backend_config`, or ""."""
+        return self.attributes.get("backend_config", "")
+
+    @property
+    def frontend_attributes(self) -> Mapping[str, str]:
+        """`frontend_attributes={..}` by name, strings unquoted; empty where there are none."""
+        return string_map(self.attributes.get("frontend_attributes", ""))
 
 
 @dataclass(frozen=True)
@@ -136,6 +123,7 @@ class Computation:
     instructions: tuple[Instruction, ...]
     is_entry: bool = False
     is_complete: bool = True  # False when the text ended inside it
+    execution_thread: str = "main"
 
     @cached_property
     def by_name(self) -> Mapping[str, Instruction]:
@@ -154,7 +142,12 @@ class Computation:
     def parameters(self) -> tuple[Instruction, ...]:
         """Parameters in order of their number."""
         found = [i for i in self.instructions if i.opcode == "parameter"]
-        return tuple(sorted(found, key=lambda i: int(i.operand_text.strip() or 0)))
+        return tuple(sorted(found, key=_parameter_number))
+
+
+def _parameter_number(instruction: Instruction) -> int:
+    text = instruction.operand_text.strip()
+    return int(text[:18]) if text.isdecimal() and text.isascii() else 0
 
 
 @dataclass(frozen=True)

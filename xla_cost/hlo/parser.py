@@ -1,0 +1,298 @@
+"""HLO text to modules. Lenient: what no rule can read is listed, never raised.
+
+The reader goes through the text once. Instructions that stand on one line, nearly all, are
+read by one regular expression; what remains goes through a slower exact scan.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from xla_cost.errors import XlaCostError
+from xla_cost.hlo.attributes import attribute_map
+from xla_cost.hlo.finish import Draft, finish
+from xla_cost.hlo.ir import Instruction, Module
+from xla_cost.hlo.lexing import closing, strip_comments
+from xla_cost.hlo.shapes import parse_shape
+from xla_cost.hlo.source import TITLES
+from xla_cost.hlo.statements import (
+    HEADER,
+    LINE,
+    START,
+    Parts,
+    body_start,
+    gather,
+    has_inline,
+    inline_operand,
+    is_whole,
+    split,
+)
+
+#: Characters kept of a line that could not be read.
+SHOWN = 160
+
+_BLANK = re.compile(r"\s*+")
+_REST_OF_LINE = re.compile(r"[^\n]*+")
+_MODULE = re.compile(r"HloModule\s++([^\s,]++)")
+_WORD = re.compile(r"\w++")
+_SEPARATOR = re.compile(r"//\s*+-----")
+_ELISION = re.compile(r"(?:\.{2,}+|…)[ \t]*+$", re.MULTILINE)
+_THREAD = re.compile(r'execution_thread="([^"\n]*+)"')
+_TAIL_ATTRIBUTE = re.compile(r'[ \t]*+,[ \t]*+\w++="[^"\n]*+"')
+_LEFT_OUT = re.compile(r"[ \t]*+(?://[^\n]*+)?+(?=\n|\Z)")
+
+
+def parse(text: str, *, where: str = "<text>") -> tuple[Module, ...]:
+    """All modules in `text`, in order.
+
+    Text without `HloModule`, `ENTRY` or `ROOT`, fragments, FileCheck files with several
+    modules and text cut in the middle are read as far as they go; `Module.problems` and
+    `Module.unparsed` say what was assumed and what could not be read.
+
+    Raises XlaCostError where no instruction at all can be read; `where` names the text in it.
+    """
+    modules = _Reader(_normalised(text)).read()
+    if not modules:
+        raise XlaCostError(f"{where}: found {_what(text)}, expected HLO text")
+    return modules
+
+
+def read_file(path: str | Path) -> tuple[Module, ...]:
+    """All modules in a file of HLO text, as `parse` gives them.
+
+    Raises XlaCostError in one sentence for a file that is missing, binary, empty or holds
+    no HLO.
+    """
+    try:
+        data = Path(path).read_bytes()
+    except (OSError, ValueError) as error:
+        reason = getattr(error, "strerror", None) or error
+        raise XlaCostError(f"{path}: cannot be read ({reason}), expected a file") from error
+    if any(byte < 9 or 13 < byte < 27 for byte in data[:4096]):
+        raise XlaCostError(
+            f"{path}: found binary data, expected HLO text (dump with --xla_dump_hlo_as_text)"
+        )
+    return parse(data.decode("utf-8", errors="replace"), where=str(path))
+
+
+def _normalised(text: str) -> str:
+    """`text` with line feeds only and one at its end."""
+    if "\r" in text:
+        text = text.replace("\r\n", "\n").replace("\r", "\n")
+    text = text.removeprefix("\ufeff")
+    return text if text.endswith("\n") else text + "\n"
+
+
+def _what(text: str) -> str:
+    """What `text` seems to be, for the error message."""
+    if not text.strip():
+        return "nothing"
+    if re.search(r"^\s*(?:hlo_module|hlo|computations|instructions)\s*\{", text, re.MULTILINE):
+        return "a protobuf in text form"
+    if re.search(r"^\s*(?:module\b.*\{|func\.func\b)", text, re.MULTILINE):
+        return "MLIR (StableHLO or MHLO)"
+    return f"no HLO instruction in {len(text)} characters"
+
+
+@dataclass
+class _Reader:
+    """The state of one pass over a text."""
+
+    text: str
+    line: int = 1
+    modules: list[Module] = field(default_factory=list)
+    draft: Draft = field(default_factory=Draft)
+    table: str = ""  # title of the table whose lines may follow
+
+    def read(self) -> tuple[Module, ...]:
+        """Read everything."""
+        position, size = 0, len(self.text)
+        while position < size:
+            if self.draft.instructions is not None:
+                position = self._lines(position)
+                if position >= size:
+                    break
+            position = self._slow(position)
+        if self.draft.instructions is not None:
+            self.draft.close(is_complete=not self.draft.is_named)
+        self._end_module()
+        return tuple(self.modules)
+
+    def _lines(self, position: int) -> int:
+        """Read instructions of one line each, from `position` to where another thing stands."""
+        text, match_line, tables = self.text, LINE.match, self.draft.tables
+        assert self.draft.instructions is not None
+        append = self.draft.instructions.append
+        number = self.line
+        while (match := match_line(text, position)) is not None:
+            root, name, shape, opcode, operands, attributes = match.groups()
+            if attributes is None:
+                attributes = ""
+            elif not is_whole(attributes):
+                break
+            if "(" in operands and opcode != "constant" and has_inline(operands):
+                break
+            if parse_shape(shape) is None:
+                break
+            append(
+                Instruction(
+                    name, opcode, root is not None, shape, operands, attributes, number, tables
+                )
+            )
+            number += 1
+            position = match.end()
+        self.line = number
+        return position
+
+    def _slow(self, position: int) -> int:
+        """Read whatever stands at `position`, blank space aside; gives where to go on."""
+        position = self._advance(position, _end(_BLANK, self.text, position))
+        text = self.text
+        if position >= len(text):
+            return position
+        if text.startswith(("//", "#"), position):
+            if _SEPARATOR.match(text, position):
+                self._end_module()
+            return self._skip_line(position)
+        if text.startswith("/*", position):
+            end = text.find("*/", position)
+            return self._advance(position, len(text) if end < 0 else end + 2)
+        if text[position] == "}":
+            return self._close(position)
+        if _MODULE.match(text, position):
+            return self._module_header(position)
+        if self.draft.instructions is None or self.draft.is_fragment:
+            taken = self._table_line(position)
+            if taken:
+                return taken
+        if START.match(text, position):
+            return self._instruction(position)
+        return self._header(position) or self._unread(position)
+
+    def _module_header(self, position: int) -> int:
+        self._end_module()
+        match = _MODULE.match(self.text, position)
+        assert match is not None
+        end = match.end()
+        if self.text.startswith(",", end):
+            end, is_cut = gather(self.text, end, operands_seen=True)
+            end = max(end, match.end())
+            if is_cut:
+                self.draft.problems.append(f"line {self.line}: the HloModule line is cut")
+        self.draft.name = match[1]
+        self.draft.attributes = attribute_map(self.text[match.end() : end].strip().strip(","))
+        self.draft.has_header = True
+        return self._advance(position, end)
+
+    def _table_line(self, position: int) -> int:
+        """Take a title or a line of the source tables; 0 where it is none."""
+        end = _end(_REST_OF_LINE, self.text, position)
+        line = self.text[position:end].strip()
+        if line in TITLES:
+            self.table = line
+        elif not (self.table and line[:1].isdigit() and self.draft.tables.add(self.table, line)):
+            return 0
+        return end
+
+    def _header(self, position: int) -> int:
+        """Open a computation; 0 where none begins here."""
+        match = HEADER.match(self.text, position)
+        if match is None or not (match[1] or match[2]):
+            return 0
+        start = body_start(self.text, match.end())
+        if start < 0:
+            return 0
+        if self.draft.instructions is not None:
+            self.draft.close(is_complete=not self.draft.is_named)
+        self.draft.open(match[2] or "entry", self.line, is_entry=match[1] is not None)
+        self.table = ""
+        return self._advance(position, start)
+
+    def _close(self, position: int) -> int:
+        """Close the open computation at a `}`."""
+        end = position + 1
+        while (tail := _TAIL_ATTRIBUTE.match(self.text, end)) is not None:
+            thread = _THREAD.search(tail[0])
+            if thread is not None:
+                self.draft.execution_thread = thread[1]
+            end = tail.end()
+        if self.draft.instructions is None or self.draft.is_fragment:
+            return self._unread(position)
+        line_start = self.text.rfind("\n", 0, position) + 1
+        is_inline = not self.text[line_start:position].isspace() and line_start != position
+        self.draft.close(is_complete=True, is_inline=is_inline)
+        return end
+
+    def _instruction(self, position: int) -> int:
+        match = START.match(self.text, position)
+        assert match is not None
+        end, is_cut = gather(self.text, match.end())
+        parts = split(self.text[position:end], is_cut)
+        if parts is None or parse_shape(parts.shape_text) is None:
+            return self._unread(position)
+        if self.draft.instructions is None:
+            self.draft.reopen_or_fragment(self.line)
+        if is_cut:
+            self.draft.problems.append(f"line {self.line}: {parts.name} is cut in its attributes")
+        self._append(parts, self.line)
+        return self._advance(position, end)
+
+    def _append(self, parts: Parts, line: int) -> None:
+        """Add an instruction, and in front of it the instructions written as its operands."""
+        assert self.draft.instructions is not None
+        operands = parts.operand_text
+        if parts.opcode != "constant":
+            count = 0
+            while (found := inline_operand(operands)) is not None:
+                shape, opcode, at = found
+                end = closing(operands, at)
+                if end < 0:
+                    break
+                name = f"{parts.name}.operand.{count}"
+                count += 1
+                inner = operands[at + 1 : end - 1]
+                self.draft.instructions.append(
+                    Instruction(name, opcode, False, shape, inner, "", line, self.draft.tables)
+                )
+                begin = operands.rindex(shape, 0, at)
+                operands = f"{operands[:begin]}%{name}{operands[end:]}"
+        self.draft.instructions.append(
+            Instruction(
+                parts.name, parts.opcode, parts.is_root, parts.shape_text, operands,
+                parts.attribute_text, line, self.draft.tables,
+            )  # fmt: skip
+        )
+
+    def _unread(self, position: int) -> int:
+        """List the line as not understood and go on behind it."""
+        end = _end(_REST_OF_LINE, self.text, position)
+        line = self.text[position:end].strip()
+        if _ELISION.fullmatch(line):
+            self.draft.problems.append(f"line {self.line}: {line} stands for text left out")
+        else:
+            self.draft.unparsed.append((self.line, line[:SHOWN]))
+        return end
+
+    def _skip_line(self, position: int) -> int:
+        return _end(_REST_OF_LINE, self.text, position)
+
+    def _advance(self, position: int, end: int) -> int:
+        self.line += self.text.count("\n", position, end)
+        return end
+
+    def _end_module(self) -> None:
+        module = finish(self.draft, self.text)
+        if module is not None:
+            self.modules.append(module)
+            self.draft = Draft()
+        elif self.draft.has_header or self.draft.unparsed:
+            # keep what was not understood for the module that follows
+            self.draft = Draft(unparsed=self.draft.unparsed, problems=self.draft.problems)
+        self.table = ""
+
+
+def _end(pattern: re.Pattern[str], text: str, position: int) -> int:
+    match = pattern.match(text, position)
+    return match.end() if match else position

@@ -1,0 +1,261 @@
+"""The grammar of one HLO statement: where it ends, and its parts.
+
+`LINE` reads the common case, a whole instruction on one line, in one regular expression.
+Everything else goes through `gather` (where does the statement end) and `split` (its parts).
+All patterns are possessive, so no input makes them backtrack.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from xla_cost.hlo.lexing import CLOSING, OPENING, TOKEN, closing, strip_comments
+
+
+def _nested(depth: int) -> str:
+    """Text with balanced parentheses up to `depth` levels, on one line and without strings."""
+    pattern = r'[^()"\n]*+'
+    for _ in range(depth):
+        pattern = rf'[^()"\n]*+(?:\({pattern}\)[^()"\n]*+)*+'
+    return pattern
+
+
+_ARRAY = r"[a-z]\w*+\[[^\[\]\n]*+\](?:\{[^{}\n]*+\})?+"
+_TYPE = rf"{_ARRAY}|\({_nested(4)}\)"
+_HEAD = r"[ \t]*+(ROOT[ \t]++)?+%?+([\w.\-]++)[ \t]*+=[ \t]*+"
+_STRINGS = r'[^"\n]*+(?:"[^"{}\\\n]*+"[^"\n]*+)*+'
+
+#: A whole instruction on a line: ROOT, name, type, opcode, operands, attributes.
+LINE = re.compile(
+    rf"{_HEAD}({_TYPE})[ \t]++([a-z][\w\-]*+)\(({_nested(3)})\)"
+    rf"(?:,[ \t]*+({_STRINGS}))?+\n(?![ \t]*+,)"
+)
+#: The start of an instruction that cannot be anything else, at the start of a line.
+STRONG = re.compile(rf"^{_HEAD}(?:{_TYPE})[ \t]++[a-z][\w\-]*+\(", re.MULTILINE)
+#: The start of any instruction.
+START = re.compile(r"(ROOT\s++)?+%?+([^\s=(),{}\[\]\"%]++)\s*+=(?!=)")
+#: The start of a computation: ENTRY, name, then parameters or the body.
+HEADER = re.compile(r"(ENTRY\b\s*+)?+%?+([^\s=(),{}\[\]\"%]*+)\s*+(?=[({])")
+
+_STRONG_HEADER = re.compile(
+    r"^[ \t]*+(?:HloModule[ \t]|(?:ENTRY[ \t]++)?+%?+[\w.\-]++[ \t]++(?:\([^\n]*->[^\n]*)?\{[ \t]*+$)",
+    re.MULTILINE,
+)
+_INLINE = re.compile(rf"\s*+({_ARRAY}|\({_nested(4)}\))\s++([a-z][\w\-]*+)\s*+(?=\()")
+_LONG_TYPE = re.compile(r"[a-z]\w*+\s*+\[[^\[\]]*+\](?:\s*+\{[^{}]*+\})?+")
+_OPCODE = re.compile(r"\s*+([a-zA-Z][\w\-]*+)\s*+(?=\()")
+_OPCODE_END = re.compile(r"[\w\-]\s*+\Z")
+_NEXT_COMMA = re.compile(r"\s*+,")
+_RESTART = re.compile(r"(?:\A|(?<=\s))(?:ROOT\s++)?+%?+[\w.\-]++\s++=\s*+\w*+\Z")
+_RESTART_AFTER = re.compile(r"\s++(?:ROOT\s++)?+%?+[\w.\-]++\s*+=\s*+(?:[a-z]\w*+\[|\()")
+_LAYOUT = re.compile(r"\{[\d,\s]*+(?::[^{}\n]*+)?+\}")
+
+
+@dataclass(frozen=True, slots=True)
+class Parts:
+    """One instruction taken apart. `is_cut` when it ended inside its attributes."""
+
+    is_root: bool
+    name: str
+    shape_text: str
+    opcode: str
+    operand_text: str
+    attribute_text: str
+    is_cut: bool
+
+
+def is_whole(attributes: str) -> bool:
+    """Whether attributes matched by `LINE` end where their line ends."""
+    return (
+        attributes.count("{") == attributes.count("}")
+        and attributes.count("(") == attributes.count(")")
+        and attributes.count("[") == attributes.count("]")
+        and " = " not in attributes
+        and "//" not in attributes
+        and attributes[-1:] not in (",", " ", "\t", "=", "")
+    )
+
+
+def has_inline(operand_text: str) -> bool:
+    """Whether an operand may be a whole instruction, as in `add(x, s32[] constant(1))`."""
+    return "(" in operand_text and inline_operand(operand_text) is not None
+
+
+def inline_operand(operand_text: str) -> tuple[str, str, int] | None:
+    """First (type, opcode, position of its parenthesis) of an operand that is an instruction."""
+    position = 0
+    while position < len(operand_text):
+        match = _INLINE.match(operand_text, position)
+        if match is not None:
+            return match[1], match[2], match.end()
+        position = _next_piece(operand_text, position)
+    return None
+
+
+def _next_piece(text: str, position: int) -> int:
+    """Position after the next comma outside brackets."""
+    depth = 0
+    for match in TOKEN.finditer(text, position):
+        if match[0] in OPENING:
+            depth += 1
+        elif match[0] in CLOSING:
+            depth -= 1
+        elif match[0] == "," and depth <= 0:
+            return match.end()
+    return len(text)
+
+
+@dataclass(slots=True)
+class _Scan:
+    """Where a statement stands while its tokens go by."""
+
+    depth: int = 0
+    operands_seen: bool = False
+    comma_end: int = -1  # end of a comma outside brackets, and of comments after it
+
+
+def gather(text: str, start: int, *, operands_seen: bool = False) -> tuple[int, bool]:
+    """(end, is_cut) of the instruction whose text after `=` begins at `start`.
+
+    It ends at a newline outside brackets unless a comma asks for more, at a `}` that it did
+    not open, or where another instruction begins on the same line. It is cut where the text
+    ends, or an instruction that cannot be anything else begins, inside brackets or a string.
+    `operands_seen` starts behind the operands, as for the attributes of a HloModule line.
+    """
+    scan = _Scan(operands_seen=operands_seen)
+    previous = start
+    for match in TOKEN.finditer(text, start):
+        token = match[0]
+        at = match.start()
+        if token in OPENING:
+            gap = text[previous:at]
+            if scan.depth == 0:
+                restart = _restart(gap, follows_comma=scan.comma_end == previous)
+                if scan.operands_seen and restart >= 0:
+                    return previous + restart, False
+                if token == "(" and _OPCODE_END.search(gap):
+                    scan.operands_seen = True
+            scan.depth += 1
+        elif token in CLOSING:
+            if scan.depth == 0:
+                if token == "}":
+                    return at, False
+                continue
+            scan.depth -= 1
+            if scan.depth == 0 and scan.operands_seen and _RESTART_AFTER.match(text, match.end()):
+                return match.end(), False
+        elif token == "\n":
+            end = _line_end(text, match.end(), scan)
+            if end is not None:
+                return at, end
+        elif token[0] == '"':
+            strong = STRONG.search(token) if "\n" in token else None
+            if strong is not None:
+                return at + strong.start(), True
+        elif token == ",":
+            if scan.depth == 0:
+                scan.comma_end = match.end()
+        elif scan.comma_end == previous or not text[scan.comma_end : at].strip():
+            scan.comma_end = match.end()
+        previous = match.end()
+    return len(text), scan.depth > 0
+
+
+def _restart(gap: str, *, follows_comma: bool) -> int:
+    """Where another instruction begins in the text before a bracket; -1 where none does."""
+    if "=" not in gap:
+        return -1
+    found = _RESTART.search(gap)
+    if found is None or (follows_comma and not gap[: found.start()].strip()):
+        return -1
+    return found.start()
+
+
+def _line_end(text: str, after: int, scan: _Scan) -> bool | None:
+    """At a newline before `after`: False ends the statement, True cuts it, None goes on."""
+    if STRONG.match(text, after) or _STRONG_HEADER.match(text, after):
+        return scan.depth > 0 or not scan.operands_seen
+    if scan.depth > 0:
+        return None
+    if scan.comma_end >= 0 and not text[scan.comma_end : after].strip():
+        return None
+    if not scan.operands_seen:
+        return None
+    return None if _NEXT_COMMA.match(text, after) else False
+
+
+def split(statement: str, is_cut: bool) -> Parts | None:
+    """The parts of one instruction; None where it is none, or was cut before its attributes."""
+    statement = strip_comments(statement)
+    start = START.match(statement)
+    if start is None:
+        return None
+    position = start.end()
+    while position < len(statement) and statement[position].isspace():
+        position += 1
+    shape_end = position
+    if statement.startswith("(", position):
+        shape_end = closing(statement, position)
+        if shape_end < 0:
+            return None
+    else:
+        array = _LONG_TYPE.match(statement, position)
+        shape_end = array.end() if array else position
+    opcode = _OPCODE.match(statement, shape_end)
+    if opcode is None:
+        return None
+    operand_end = closing(statement, opcode.end())
+    if operand_end < 0:
+        return None
+    rest = statement[operand_end:].strip()
+    return Parts(
+        start[1] is not None,
+        start[2],
+        statement[position:shape_end].strip(),
+        opcode[1],
+        statement[opcode.end() + 1 : operand_end - 1].strip(),
+        rest.removeprefix(",").strip().removesuffix(",").rstrip(),
+        is_cut,
+    )
+
+
+def body_start(text: str, position: int) -> int:
+    """Position just after the `{` that opens the body of the computation headed at `position`.
+
+    `position` is at the first bracket of the header. -1 where no body follows.
+    """
+    depth = 0
+    skip_to = position
+    for match in TOKEN.finditer(text, position):
+        at = match.start()
+        if at < skip_to:
+            continue
+        token = match[0]
+        if token == "{" and depth == 0:
+            layout = _LAYOUT.match(text, at) if at and text[at - 1] == "]" else None
+            if layout is None:
+                return match.end()
+            skip_to = layout.end()
+        elif token in OPENING:
+            depth += 1
+        elif token in CLOSING:
+            depth -= 1
+            if depth < 0:
+                return -1
+        elif token == "\n":
+            if STRONG.match(text, match.end()):
+                return -1
+            if depth == 0 and not text.startswith(("{", "->"), _skip_space(text, match.end())):
+                return -1
+        elif token[0] == '"':
+            return -1
+    return -1
+
+
+_SPACE = re.compile(r"\s*+")
+
+
+def _skip_space(text: str, position: int) -> int:
+    match = _SPACE.match(text, position)
+    return match.end() if match else position
