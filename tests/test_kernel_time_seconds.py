@@ -32,7 +32,10 @@ TABLE = {
     },
     "grouped_gemm": {"bf16": {"efficiency": 0.25, "sharpness": 2, "floor_us": 0}},
     "flash_attention": {
-        "bf16": {"efficiency": 0.5, "half_kv": 8, "half_rows": 32, "sharpness": 1, "floor_us": 0}
+        "bf16": {
+            "efficiency": 0.5, "half_kv": 8, "half_rows": 32, "half_depth": 4,
+            "sharpness": 1, "floor_us": 0,
+        }
     },
 }  # fmt: skip
 
@@ -64,12 +67,12 @@ def test_grouped_matmul_uses_its_own_fit_and_smooth_maximum() -> None:
 
 
 def test_attention_ramps_with_keys_and_rows_and_skips_causal_work() -> None:
-    scores = Matmul(4, 16, 24, 8, "bf16")
-    values = Matmul(4, 16, 8, 24, "bf16")
+    scores = Matmul(4, 32, 24, 8, "bf16")
+    values = Matmul(4, 32, 8, 24, "bf16")
     op = Op("a", "kernel", "kernel", (), matmuls=(scores, values), work=0.5,
             region="flash_attention")  # fmt: skip
-    flops = 0.5 * 2 * (2 * 4 * 16 * 24 * 8)
-    ramp = (1 + 8 / 24) * (1 + 32 / 64)
+    flops = 0.5 * 2 * (2 * 4 * 32 * 24 * 8)
+    ramp = (1 + 8 / 24) * (1 + 32 / 128) * (1 + 4 / 8)
     assert kernel_s(Toy(), op) == pytest.approx(ramp * flops / 0.5e12, rel=1e-12)
 
 
@@ -93,7 +96,7 @@ def test_an_empty_table_gives_published_constants_with_sources() -> None:
     assert times.gemm_fit("bf16").efficiency == 0.72
     assert times.gemm_fit("fp4").record.source != ""
     assert times.grouped_fit("int8") == times.gemm_fit("fp8")
-    assert times.decode_fit("bf16") == times.attention_fit("bf16")
+    assert times.mla_decode_fit("bf16") == times.attention_fit("bf16")
 
 
 @pytest.mark.parametrize(

@@ -59,12 +59,14 @@ class AttentionFit:
     - `efficiency`: share of peak for long sequences.
     - `half_kv`: keys at which a block of queries runs at half rate (softmax, pipeline fill).
     - `half_rows`: rows of queries, over batch and heads, that fill half the multiprocessors.
+    - `half_depth`: head size at which the products run at half rate beside the softmax.
     - `memory_efficiency`, `sharpness`, `floor_us`: as in `GemmFit`.
     """
 
     efficiency: float
     half_kv: float = 0.0
     half_rows: float = 0.0
+    half_depth: float = 0.0
     memory_efficiency: float = 0.8
     sharpness: float = 4.0
     floor_us: float = 3.0

@@ -32,11 +32,14 @@ def gemm_compute_s(
 
 
 def attention_compute_s(
-    fit: AttentionFit, rows: Number, keys: Number, flops: Number, rate_flops: float
+    fit: AttentionFit, rows: Number, keys: Number, depth: Number, flops: Number, rate_flops: float
 ) -> Number:
-    """Matrix-unit seconds of attention: `rows` of queries over batch and heads, `keys` each."""
+    """Matrix-unit seconds of attention.
+
+    `rows` of queries over batch and heads, `keys` each, heads of size `depth`.
+    """
     ramp = (1.0 + fit.half_kv / keys) * (1.0 + fit.half_rows / rows)
-    return ramp * flops / (rate_flops * fit.efficiency)
+    return ramp * (1.0 + fit.half_depth / depth) * flops / (rate_flops * fit.efficiency)
 
 
 def kernel_total_s(

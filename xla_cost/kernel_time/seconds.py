@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from typing import Protocol
 
 from xla_cost.errors import XlaCostError
-from xla_cost.kernel_time.efficiency import GemmFit, MemoryFit
+from xla_cost.kernel_time.efficiency import AttentionFit, GemmFit, MemoryFit
 from xla_cost.kernel_time.forms import (
     attention_compute_s,
     gemm_compute_s,
@@ -32,6 +32,9 @@ WIDER: Mapping[str, tuple[str, ...]] = {
 
 #: XLA runs an fp32 (or fp64) product on a bf16 unit as this many passes (jax precision docs).
 _PASSES_ON_BF16 = {"tf32": 3, "fp32": 6, "fp64": 6}
+#: Attention with at most this many query rows per head group runs as split-KV decode: a
+#: group of query heads sharing one key head has at most 16 members in published models.
+DECODE_QUERIES = 16
 _ATTENTION = ("flash_attention", "mla_decode")
 
 
@@ -128,18 +131,25 @@ def _gemm_s(
 def _attention_s(machine: ComputeMachine, op: Op, total_bytes: float) -> float:
     scores = op.matmuls[0]
     times = machine.kernel_times
-    pick = times.decode_fit if op.region == "mla_decode" else times.attention_fit
-    fit = pick(scores.format)
-    rows, keys = max(scores.batch * scores.m, 1), max(scores.n, 1)
+    fit = _attention_fit(times, op.region, scores)
+    rows, keys, depth = max(scores.batch * scores.m, 1), max(scores.n, 1), max(scores.k, 1)
     compute_s = sum(
         float(
             attention_compute_s(
-                fit, rows, keys, op.work * matmul.flops, peak_flops(machine, matmul.format)
+                fit, rows, keys, depth, op.work * matmul.flops, peak_flops(machine, matmul.format)
             )
         )
         for matmul in op.matmuls
     )
     return float(kernel_total_s(fit, compute_s, total_bytes, machine.memory_bytes_per_s))
+
+
+def _attention_fit(times: KernelTimes, region: str, scores: Matmul) -> AttentionFit:
+    if region == "mla_decode":
+        return times.mla_decode_fit(scores.format)
+    if scores.m <= DECODE_QUERIES < scores.n:
+        return times.decode_fit(scores.format)
+    return times.attention_fit(scores.format)
 
 
 def _stream_fit(machine: ComputeMachine, region: str) -> MemoryFit:

@@ -26,6 +26,8 @@ DEFAULT_ATTENTION: Mapping[str, AttentionFit] = {
     "bf16": AttentionFit(0.55, record=FitRecord(_MLA)),
     "fp8": AttentionFit(0.32, record=FitRecord(_MLA)),
 }
+#: Decode attention streams its cache: only the share of memory bandwidth matters.
+DEFAULT_DECODE = AttentionFit(0.55, memory_efficiency=0.8, record=FitRecord(_ACIC))
 DEFAULT_MEMORY = MemoryFit(0.8, record=FitRecord(_ACIC))
 
 #: Formats that use the same kind of matrix pipeline, nearest first.
@@ -46,6 +48,7 @@ _KINDS: Mapping[str, type[GemmFit] | type[AttentionFit]] = {
     "gemm": GemmFit,
     "grouped_gemm": GemmFit,
     "flash_attention": AttentionFit,
+    "flash_decode": AttentionFit,
     "mla_decode": AttentionFit,
 }
 _STREAMS = ("memory", "quantize", "router")
@@ -62,6 +65,7 @@ class KernelTimes:
     gemm: Mapping[str, GemmFit] = field(default_factory=dict)
     grouped_gemm: Mapping[str, GemmFit] = field(default_factory=dict)
     flash_attention: Mapping[str, AttentionFit] = field(default_factory=dict)
+    flash_decode: Mapping[str, AttentionFit] = field(default_factory=dict)
     mla_decode: Mapping[str, AttentionFit] = field(default_factory=dict)
     memory: MemoryFit = DEFAULT_MEMORY
     quantize: MemoryFit | None = None
@@ -84,6 +88,10 @@ class KernelTimes:
         return found or _default(DEFAULT_ATTENTION, number_format)
 
     def decode_fit(self, number_format: str) -> AttentionFit:
+        """Decode attention over a cache of keys and values, else `DEFAULT_DECODE`."""
+        return _pick(self.flash_decode, number_format) or DEFAULT_DECODE
+
+    def mla_decode_fit(self, number_format: str) -> AttentionFit:
         """Decode attention over a latent cache, else the prefill fit."""
         return _pick(self.mla_decode, number_format) or self.attention_fit(number_format)
 
