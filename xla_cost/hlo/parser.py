@@ -110,6 +110,7 @@ class _Reader:
         """Read everything."""
         position, size = 0, len(self.text)
         while position < size:
+            position = self._advance(position, _end(_BLANK, self.text, position))
             if self.draft.instructions is not None:
                 position = self._lines(position)
                 if position >= size:

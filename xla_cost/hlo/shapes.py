@@ -98,7 +98,7 @@ NO_SHAPE = Shape("opaque")
 
 _PIECE = re.compile(
     r"\s*+(?:/\*[^*]*+\*/\s*+)*+"
-    r"(?:(?P<mark>[(),])"
+    r"(?:(?P<mark>b?+\(|[),])"
     r"|(?P<dtype>[a-z]\w*+)\s*+(?:\[(?P<dims>[^\[\]]*+)\])?+(?:\s*+\{(?P<layout>[^{}]*+)\})?+)"
 )
 _DIM = re.compile(r"\s*+(<=|)\s*+(\d{1,18}|\?)\s*+")
@@ -110,11 +110,12 @@ _SPACE = re.compile(r"S\((\d{1,4})\)")
 def parse_shape(text: str) -> AnyShape | None:
     """Type printed as `text`, such as `(f32[8,<=16]{1,0:T(8,128)S(1)}, token[])`.
 
-    None where `text` is no HLO type; the empty text gives `NO_SHAPE`.
+    A buffer `b(f32[8])` is the array it holds. None where `text` is no HLO type; the empty
+    text gives `NO_SHAPE`.
     """
     if not text:
         return NO_SHAPE
-    open_tuples: list[list[AnyShape]] = []
+    open_tuples: list[tuple[list[AnyShape], bool]] = []
     top: list[AnyShape] = []
     here = top
     position, end = 0, len(text.rstrip())
@@ -129,16 +130,18 @@ def parse_shape(text: str) -> AnyShape | None:
             if array is None:
                 return None
             here.append(array)
-        elif mark == "(":
+        elif mark in ("(", "b("):
             if len(open_tuples) == MAX_NESTING:
                 return None
-            open_tuples.append(here)
+            open_tuples.append((here, mark == "b("))
             here = []
         elif mark == ")":
             if not open_tuples:
                 return None
-            outer = open_tuples.pop()
-            outer.append(TupleShape(tuple(here)))
+            outer, is_buffer = open_tuples.pop()
+            if is_buffer and len(here) != 1:
+                return None
+            outer.append(here[0] if is_buffer else TupleShape(tuple(here)))
             here = outer
         elif not open_tuples:
             return None

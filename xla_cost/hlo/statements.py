@@ -195,7 +195,7 @@ def split(statement: str, is_cut: bool) -> Parts | None:
     while position < len(statement) and statement[position].isspace():
         position += 1
     shape_end = position
-    if statement.startswith("(", position):
+    if statement.startswith(("(", "b("), position):
         shape_end = closing(statement, position)
         if shape_end < 0:
             return None
