@@ -1,0 +1,182 @@
+"""The keys a machine file may have, with their ranges, and the checks on one value.
+
+Every message reads `FILE: KEY = FOUND; must be EXPECTED`.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from xla_cost.errors import XlaCostError
+from xla_cost.machine.model import TOPOLOGIES, Figure
+from xla_cost.program import FORMATS
+
+Kind = Literal["number", "integer", "flag", "integers", "flags"]
+
+
+@dataclass(frozen=True, slots=True)
+class Key:
+    """One figure: type, range, factor to SI."""
+
+    kind: Kind = "number"
+    minimum: float = 0.0
+    above: bool = False  # whether the minimum itself is refused
+    maximum: float = math.inf
+    to_si: float = 1.0
+    required: bool = True
+
+    @property
+    def expected(self) -> str:
+        """The range in words."""
+        low = f"> {self.minimum:g}" if self.above else f">= {self.minimum:g}"
+        return low if self.maximum == math.inf else f"{low} and <= {self.maximum:g}"
+
+
+_PJ_PER_BIT = 8e-12  # to J per byte
+
+PEAK: Mapping[str, Key] = {name: Key(above=True, to_si=1e12, required=False) for name in FORMATS}
+MEMORY: Mapping[str, Key] = {
+    "capacity_GB": Key(above=True, to_si=1e9),
+    "bandwidth_GBps": Key(above=True, to_si=1e9),
+}
+POWER: Mapping[str, Key] = {
+    "static_W": Key(),
+    "max_W": Key(above=True),
+}
+FLOP_ENERGY: Mapping[str, Key] = {name: Key(to_si=1e-12, required=False) for name in FORMATS}
+TIER: Mapping[str, Key] = {
+    "size": Key("integer", minimum=1),
+    "bandwidth_GBps": Key(above=True, to_si=1e9),
+    "latency_us": Key(to_si=1e-6),
+    "energy_pJ_per_bit": Key(to_si=_PJ_PER_BIT),
+    "efficiency": Key(above=True, maximum=1.0, required=False),
+    "dims": Key("integers", minimum=1, required=False),
+    "wrap": Key("flags", required=False),
+    "reconfiguration_us": Key(to_si=1e-6, required=False),
+    "in_network_reduction": Key("flag", required=False),
+    "through_inner": Key("flag", required=False),
+}
+FIT: Mapping[str, Key] = {
+    "floor_us": Key(to_si=1e-6),
+    "efficiency": Key(above=True, maximum=1.0),
+    "half_MB": Key(to_si=1e6),
+}
+FIT_KINDS = (
+    "all-reduce", "all-gather", "reduce-scatter", "all-to-all", "ragged-all-to-all",
+    "collective-permute", "collective-broadcast", "send-recv", "dispatch", "combine",
+)  # fmt: skip
+TOP = (
+    "title", "notes", "extends", "speculative", "inherits_efficiency_from", "peak_TFLOPS",
+    "memory", "tiers", "power", "compute_pJ_per_FLOP", "efficiency",
+)  # fmt: skip
+
+
+def shown(value: object) -> str:
+    """A value as an error message prints it."""
+    if isinstance(value, bool):
+        return str(value).lower()
+    return f"{value:g}" if isinstance(value, float) else repr(value)
+
+
+def fail(file: str, key: str, found: object, expected: str) -> XlaCostError:
+    """The error for one bad value."""
+    return XlaCostError(f"{file}: {key} = {shown(found)}; must be {expected}")
+
+
+def refuse_unknown(table: Mapping[str, Any], known: Iterable[str], file: str, where: str) -> None:
+    """Raise for the first key that is not known, naming the one it may have meant."""
+    known = tuple(known)
+    for key in table:
+        if key in known:
+            continue
+        place = f"{where}.{key}" if where else key
+        stem = key.split("_")[0].lower()
+        twins = [name for name in known if name.split("_")[0].lower() == stem]
+        expected = twins[0] if twins else "one of " + ", ".join(known)
+        raise XlaCostError(f"{file}: {place} is not a known key; expected {expected}")
+
+
+def table_of(raw: Mapping[str, Any], key: str, file: str, where: str = "") -> dict[str, Any]:
+    """The sub-table under `key`, {} where absent."""
+    value = raw.get(key, {})
+    if not isinstance(value, dict):
+        raise fail(file, f"{where}{key}", value, "a table")
+    return value
+
+
+def text_of(raw: Mapping[str, Any], key: str, file: str, where: str = "") -> str:
+    """The text under `key`, "" where absent."""
+    value = raw.get(key, "")
+    if not isinstance(value, str):
+        raise fail(file, f"{where}{key}", value, "text")
+    return value
+
+
+def flag_of(raw: Mapping[str, Any], key: str, file: str, where: str = "") -> bool:
+    """The flag under `key`, False where absent."""
+    value = raw.get(key, False)
+    if not isinstance(value, bool):
+        raise fail(file, f"{where}{key}", value, "true or false")
+    return value
+
+
+def topology_of(raw: Mapping[str, Any], file: str, where: str) -> Any:
+    """The topology of a tier, checked."""
+    value = raw.get("topology")
+    if value not in TOPOLOGIES:
+        raise fail(file, f"{where}.topology", value, "one of " + ", ".join(TOPOLOGIES))
+    return value
+
+
+def figure_of(raw: object, key: Key, file: str, where: str) -> Figure:
+    """Check `{ value = .., source = "..", doubt = ".." }` against its key."""
+    if not isinstance(raw, dict):
+        raise fail(file, where, raw, "a table { value = .., source = .., doubt = .. }")
+    refuse_unknown(raw, ("value", "source", "doubt"), file, where)
+    for part in ("value", "source", "doubt"):
+        if part not in raw:
+            raise XlaCostError(f"{file}: {where} has no {part}; expected value, source and doubt")
+    for part in ("source", "doubt"):
+        if not isinstance(raw[part], str) or not raw[part].strip():
+            raise fail(file, f"{where}.{part}", raw[part], 'text (a doubt may be "none")')
+    return Figure(where, _value(raw["value"], key, file, where), raw["source"], raw["doubt"], file)
+
+
+def _value(value: object, key: Key, file: str, where: str) -> Any:
+    if key.kind in ("integers", "flags"):
+        if not isinstance(value, list) or not value:
+            raise fail(file, where, value, "a list that is not empty")
+        one = Key("integer" if key.kind == "integers" else "flag", key.minimum, key.above)
+        return tuple(_value(v, one, file, f"{where}[{i}]") for i, v in enumerate(value))
+    if key.kind == "flag":
+        if not isinstance(value, bool):
+            raise fail(file, where, value, "true or false")
+        return value
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise fail(file, where, value, f"a number {key.expected}")
+    if not math.isfinite(value):
+        raise fail(file, where, value, f"finite and {key.expected}")
+    if key.kind == "integer" and not isinstance(value, int):
+        raise fail(file, where, value, f"a whole number {key.expected}")
+    if value < key.minimum or (key.above and value == key.minimum) or value > key.maximum:
+        raise fail(file, where, value, key.expected)
+    return value
+
+
+def figures_of(
+    raw: Mapping[str, Any], keys: Mapping[str, Key], file: str, where: str
+) -> dict[str, Figure]:
+    """Every figure present in a table, checked. Missing ones are looked for after merging."""
+    refuse_unknown(raw, keys, file, where)
+    return {name: figure_of(value, keys[name], file, f"{where}.{name}")
+            for name, value in raw.items()}  # fmt: skip
+
+
+def require(found: Mapping[str, Any], keys: Mapping[str, Key], file: str, where: str) -> None:
+    """Raise for the first required key that is missing."""
+    for name, key in keys.items():
+        if key.required and name not in found:
+            raise XlaCostError(f"{file}: {where}.{name} is missing; expected a number")
