@@ -14,7 +14,7 @@ from xla_cost.program import Program
 from xla_cost.program_io import from_json, to_json
 
 
-class _NotAffine(Exception):
+class _NotAffineError(Exception):
     """The two ledgers differ in more than integers, or an integer does not come out whole."""
 
 
@@ -29,7 +29,7 @@ def interpolate(
     (low, a), (high, b) = first, second
     try:
         return from_json(_mix(to_json(a), to_json(b), low, high, batch))
-    except _NotAffine:
+    except _NotAffineError:
         return None
 
 
@@ -52,24 +52,24 @@ def _same(a: Program, b: Program) -> bool:
 
 
 def _mix(a: Any, b: Any, low: int, high: int, at: int) -> Any:
-    """`a + (b - a) * (at - low) / (high - low)`, leaf by leaf (depth is the ledger's, not HLO's)."""
+    """`a + (b - a) * (at - low) / (high - low)`, leaf by leaf."""
     if type(a) is not type(b):
-        raise _NotAffine
+        raise _NotAffineError
     if isinstance(a, dict):
         if a.keys() != b.keys():
-            raise _NotAffine
+            raise _NotAffineError
         return {
             key: a[key] if key == "provenance" else _mix(a[key], b[key], low, high, at) for key in a
         }
     if isinstance(a, list | tuple):
         if len(a) != len(b):
-            raise _NotAffine
+            raise _NotAffineError
         return [_mix(x, y, low, high, at) for x, y in zip(a, b, strict=True)]
     if isinstance(a, int) and not isinstance(a, bool):
         step, rest = divmod((b - a) * (at - low), high - low)
         if rest or a + step < 0:
-            raise _NotAffine
+            raise _NotAffineError
         return a + step
     if a != b:
-        raise _NotAffine
+        raise _NotAffineError
     return a
