@@ -1,0 +1,162 @@
+"""Seconds of one task on one machine under one policy, and what bounds it.
+
+peak rates:   kernel = max(FLOPs * work / peak of the format, bytes / memory bandwidth)
+              (+ launch where the policy pays latency)
+fitted rates: kernel = what `xla_cost.kernel_time` predicts, which includes its launch
+collectives:  the phases of `xla_cost.network.collective_time`, each on its tier
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from math import ceil
+from typing import Literal
+
+from xla_cost import kernel_time
+from xla_cost.errors import XlaCostError
+from xla_cost.kernel_time.seconds import WIDER
+from xla_cost.machine import Machine
+from xla_cost.network import CollectiveTime, collective_time
+from xla_cost.policy import Policy
+from xla_cost.price.schedule import COMPUTE, Segments
+from xla_cost.price.tasks import Task
+from xla_cost.program import Collective, Matmul, Op
+
+Bound = Literal["compute", "memory", "network", "latency", "nothing"]
+
+#: formats that a machine either has or does not: nobody means "fp4" and wants fp8
+_NO_SUBSTITUTE = ("fp4", "fp8", "int4", "int8")
+#: collectives whose payload grows with the load of the busiest expert rank
+_TO_EXPERTS = ("all-to-all", "ragged-all-to-all")
+
+
+@dataclass(frozen=True, slots=True)
+class TaskTime:
+    """One execution of a task. A kernel has one segment on stream 0, a collective its phases.
+
+    `ideal_compute_s` and `ideal_memory_s` are its FLOPs and bytes at peak.
+    """
+
+    seconds: float
+    segments: Segments
+    bound: Bound
+    ideal_compute_s: float = 0.0
+    ideal_memory_s: float = 0.0
+    collective: CollectiveTime | None = None
+
+
+def task_times(tasks: Sequence[Task], machine: Machine, policy: Policy) -> tuple[TaskTime, ...]:
+    """The time of every task; equal collectives and equal kernels are computed once."""
+    tier_of = {tier.name: 1 + index for index, tier in enumerate(machine.tiers)}
+    rate = _rates(machine, policy)
+    known: dict[object, TaskTime] = {}
+    found = []
+    for task in tasks:
+        op = task.op
+        key: object = op.collective or (
+            op.kind, op.matmuls, op.region, op.work, task.bytes_read, task.bytes_written
+        )  # fmt: skip
+        time = known.get(key)
+        if time is None:
+            if op.collective is not None:
+                time = _collective(op.collective, machine, policy, tier_of)
+            else:
+                time = _kernel(task, machine, policy, rate)
+            known[key] = time
+        found.append(time)
+    return tuple(found)
+
+
+def effective_format(machine: Machine, number_format: str) -> str:
+    """The format whose unit runs `number_format` on `machine`; itself where there is one."""
+    for name in (number_format, *WIDER.get(number_format, ())):
+        if machine.peak_flops.get(name, 0.0) > 0.0:
+            return name
+    return number_format
+
+
+def _rates(machine: Machine, policy: Policy) -> Callable[[str], float]:
+    """FLOP/s by format, computed once each.
+
+    Under peak rates a machine without fp4 (fp8, ..) units is an error, because a ratio of
+    peaks would silently compare two formats; fitted rates widen, as compilers do.
+    """
+    known: dict[str, float] = {}
+
+    def rate(number_format: str) -> float:
+        found = known.get(number_format)
+        if found is None:
+            strict = policy.kernel_rates == "peak" and number_format in _NO_SUBSTITUTE
+            if strict and not machine.peak_flops.get(number_format):
+                raise XlaCostError(
+                    f"machine {machine.name}: no {number_format} peak; policy {policy.name} "
+                    f"expects one of its formats {sorted(machine.peak_flops)}"
+                )
+            found = known[number_format] = kernel_time.peak_flops(machine, number_format)
+        return found
+
+    return rate
+
+
+def _kernel(task: Task, machine: Machine, policy: Policy, rate: Callable[[str], float]) -> TaskTime:
+    op, matmuls = task.op, _loaded(task.op, policy.expert_imbalance)
+    compute_s = op.work * sum(matmul.flops / rate(matmul.format) for matmul in matmuls)
+    memory_s = task.bytes / machine.memory_bytes_per_s
+    launch_s = kernel_time.launch_s(machine) if policy.latency else 0.0
+    if policy.kernel_rates == "peak":
+        seconds = max(compute_s, memory_s) + launch_s
+    else:
+        seconds = _fitted_s(task, op, matmuls, machine)
+    bound: Bound = "compute" if compute_s >= memory_s else "memory"
+    if not seconds:
+        bound = "nothing"
+    elif launch_s >= 0.5 * seconds:
+        bound = "latency"
+    segments = ((COMPUTE, seconds),) if seconds else ()
+    return TaskTime(seconds, segments, bound, compute_s, memory_s)
+
+
+def _fitted_s(task: Task, op: Op, matmuls: tuple[Matmul, ...], machine: Machine) -> float:
+    if op.kind == "matmul" and len(matmuls) == 1:
+        return kernel_time.matmul_s(machine, matmuls[0], task.bytes_read, task.bytes_written)
+    if op.kind in ("kernel", "matmul"):
+        same = (op.matmuls, op.bytes_read, op.bytes_written) == (
+            matmuls, task.bytes_read, task.bytes_written
+        )  # fmt: skip
+        if not same:
+            op = replace(
+                op,
+                matmuls=matmuls,
+                bytes_read=task.bytes_read,
+                bytes_written=task.bytes_written,
+            )
+        return kernel_time.kernel_s(machine, op)
+    return kernel_time.memory_s(machine, task.bytes)
+
+
+def _loaded(op: Op, imbalance: float) -> tuple[Matmul, ...]:
+    """Matmuls on the busiest expert rank: `imbalance` times the rows per expert."""
+    if imbalance == 1.0 or not any(matmul.grouped for matmul in op.matmuls):
+        return op.matmuls
+    return tuple(
+        replace(matmul, m=ceil(matmul.m * imbalance)) if matmul.grouped else matmul
+        for matmul in op.matmuls
+    )
+
+
+def _collective(
+    collective: Collective, machine: Machine, policy: Policy, stream_of: dict[str, int]
+) -> TaskTime:
+    if policy.expert_imbalance != 1.0 and collective.kind in _TO_EXPERTS:
+        collective = replace(
+            collective,
+            payload_bytes=ceil(collective.payload_bytes * policy.expert_imbalance),
+            result_bytes=ceil(collective.result_bytes * policy.expert_imbalance),
+        )
+    time = collective_time(collective, machine, policy)
+    segments = tuple(
+        (stream_of[phase.tier], phase.seconds) for phase in time.phases if phase.seconds
+    )
+    seconds = sum(seconds for _, seconds in segments)
+    return TaskTime(seconds, segments, "network" if seconds else "nothing", collective=time)
