@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from sys import intern
 
 from xla_cost.hlo.lexing import inside, split_top, unquote
 from xla_cost.hlo.shapes import AnyShape, parse_shape
@@ -15,7 +14,7 @@ CALLING = (
     "calls", "to_apply", "called_computations", "select", "scatter", "async_execution_computation",
 )  # fmt: skip
 
-_PLAIN_OPERANDS = re.compile(r"[\w.\-%, ]*+")
+_PLAIN_OPERANDS = re.compile(r"%?+[\w.\-]++(?:, %?+[\w.\-]++)*+")
 _PAIR = re.compile(r'\s*+([\w.\-]++)\s*+=\s*+("(?:[^"\\]++|\\.)*+"?+|\{[^{}]*+\}|[^\s{}"]++)', re.S)
 _OP_NAME = re.compile(r'(?:, |\A)metadata=\{(?:op_type="[^"\\]*+" )?+op_name="([^"\\]*+)"')
 
@@ -25,11 +24,8 @@ def operand_names(text: str) -> tuple[str, ...]:
     if not text:
         return ()
     if _PLAIN_OPERANDS.fullmatch(text):
-        if " " not in text:
-            return tuple(map(intern, text.replace("%", "").split(",")))
-        words = text.replace("%", "").replace(",", " , ").split(",")
-        return tuple(intern(word.split()[-1]) for word in words if word and not word.isspace())
-    return tuple(intern(piece.split()[-1].lstrip("%")) for piece in split_top(text) if piece)
+        return tuple(text.replace("%", "").split(", "))
+    return tuple(piece.split()[-1].lstrip("%") for piece in split_top(text) if piece)
 
 
 def operand_shapes(text: str) -> tuple[AnyShape | None, ...]:

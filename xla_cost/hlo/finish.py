@@ -6,9 +6,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
-from xla_cost.hlo.attributes import attribute_map
 from xla_cost.hlo.ir import Computation, Instruction, Module
-from xla_cost.hlo.lexing import split_top
 from xla_cost.hlo.shapes import Shape, TupleShape, parse_shape, shape_text
 from xla_cost.hlo.source import SourceTables
 

@@ -14,11 +14,13 @@ from xla_cost.errors import XlaCostError
 from xla_cost.hlo.attributes import attribute_map
 from xla_cost.hlo.finish import Draft, finish
 from xla_cost.hlo.ir import Instruction, Module
-from xla_cost.hlo.lexing import closing, strip_comments
+from xla_cost.hlo.lexing import closing
 from xla_cost.hlo.shapes import parse_shape
 from xla_cost.hlo.source import TITLES
 from xla_cost.hlo.statements import (
+    CLOSE_LINE,
     HEADER,
+    HEADER_LINE,
     LINE,
     START,
     Parts,
@@ -110,14 +112,11 @@ class _Reader:
         """Read everything."""
         position, size = 0, len(self.text)
         while position < size:
-            position = self._advance(position, _end(_BLANK, self.text, position))
+            here = self._advance(position, _end(_BLANK, self.text, position))
             if self.draft.instructions is not None:
-                position = self._lines(position)
-                if position >= size:
-                    break
-            position = self._slow(position)
-        if self.draft.instructions is not None:
-            self.draft.close(is_complete=not self.draft.is_named)
+                here = self._lines(here)
+            here = self._brace_or_header(here)
+            position = here if here > position else self._slow(here)
         self._end_module()
         return tuple(self.modules)
 
@@ -145,6 +144,23 @@ class _Reader:
             number += 1
             position = match.end()
         self.line = number
+        return position
+
+    def _brace_or_header(self, position: int) -> int:
+        """Read a closing brace and a header that stand on lines of their own, if they do."""
+        draft = self.draft
+        if draft.is_named and draft.instructions is not None:
+            brace = CLOSE_LINE.match(self.text, position)
+            if brace is not None:
+                draft.close(is_complete=True, is_inline=self._is_inline(position))
+                position = self._advance(position, brace.end())
+        if draft.instructions is None:
+            position = self._advance(position, _end(_BLANK, self.text, position))
+            header = HEADER_LINE.match(self.text, position)
+            if header is not None:
+                draft.open(header[2], self.line, is_entry=header[1] is not None)
+                self.table = ""
+                position = self._advance(position, header.end())
         return position
 
     def _slow(self, position: int) -> int:
@@ -221,10 +237,13 @@ class _Reader:
             end = tail.end()
         if self.draft.instructions is None or self.draft.is_fragment:
             return self._unread(position)
-        line_start = self.text.rfind("\n", 0, position) + 1
-        is_inline = not self.text[line_start:position].isspace() and line_start != position
-        self.draft.close(is_complete=True, is_inline=is_inline)
+        self.draft.close(is_complete=True, is_inline=self._is_inline(position))
         return end
+
+    def _is_inline(self, position: int) -> bool:
+        """Whether something stands before `position` on its line."""
+        before = self.text[max(0, position - 64) : position].rstrip(" \t")
+        return not before.endswith("\n") and before != ""
 
     def _instruction(self, position: int) -> int:
         match = START.match(self.text, position)
@@ -261,9 +280,15 @@ class _Reader:
                 operands = f"{operands[:begin]}%{name}{operands[end:]}"
         self.draft.instructions.append(
             Instruction(
-                parts.name, parts.opcode, parts.is_root, parts.shape_text, operands,
-                parts.attribute_text, line, self.draft.tables,
-            )  # fmt: skip
+                parts.name,
+                parts.opcode,
+                parts.is_root,
+                parts.shape_text,
+                operands,
+                parts.attribute_text,
+                line,
+                self.draft.tables,
+            )
         )
 
     def _unread(self, position: int) -> int:
@@ -284,6 +309,8 @@ class _Reader:
         return end
 
     def _end_module(self) -> None:
+        if self.draft.instructions is not None:
+            self.draft.close(is_complete=not self.draft.is_named)
         module = finish(self.draft, self.text)
         if module is not None:
             self.modules.append(module)

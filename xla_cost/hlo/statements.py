@@ -31,6 +31,13 @@ LINE = re.compile(
     rf"{_HEAD}({_TYPE})[ \t]++([a-z][\w\-]*+)\(({_nested(3)})\)"
     rf"(?:,[ \t]*+({_STRINGS}))?+\n(?![ \t]*+,)"
 )
+#: A whole header of a computation on a line: ENTRY, name.
+HEADER_LINE = re.compile(
+    rf"[ \t]*+(ENTRY[ \t]++)?+%?+([\w.\-]++)[ \t]++"
+    rf"(?:\({_nested(4)}\)[ \t]*+->[ \t]*+(?:{_TYPE})[ \t]++)?+\{{[ \t]*+\n"
+)
+#: A brace alone on its line, and the blank lines behind it.
+CLOSE_LINE = re.compile(r"[ \t]*+\}[ \t]*+\n")
 #: The start of an instruction that cannot be anything else, at the start of a line.
 STRONG = re.compile(rf"^{_HEAD}(?:{_TYPE})[ \t]++[a-z][\w\-]*+\(", re.MULTILINE)
 #: The start of any instruction.
@@ -39,7 +46,8 @@ START = re.compile(r"(ROOT\s++)?+%?+([^\s=(),{}\[\]\"%]++)\s*+=(?!=)")
 HEADER = re.compile(r"(ENTRY\b\s*+)?+%?+([^\s=(),{}\[\]\"%]*+)\s*+(?=[({])")
 
 _STRONG_HEADER = re.compile(
-    r"^[ \t]*+(?:HloModule[ \t]|(?:ENTRY[ \t]++)?+%?+[\w.\-]++[ \t]++(?:\([^\n]*->[^\n]*)?\{[ \t]*+$)",
+    rf"^[ \t]*+(?:HloModule[ \t]|(?:ENTRY[ \t]++)?+%?+[\w.\-]++[ \t]++\({_nested(4)}\)"
+    rf"[ \t]*+->[ \t]*+(?:{_TYPE})[ \t]++\{{[ \t]*+$)",
     re.MULTILINE,
 )
 _INLINE = re.compile(rf"\s*+({_ARRAY}|\({_nested(4)}\))\s++([a-z][\w\-]*+)\s*+(?=\()")
