@@ -1,0 +1,164 @@
+"""From workload, plan and mesh to a function and abstract arguments that XLA can partition."""
+
+from __future__ import annotations
+
+import functools
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from flax import nnx
+from jax import shard_map
+from jax.sharding import AxisType, Mesh, NamedSharding, PartitionSpec
+from xla_cost.models import transformer
+from xla_cost.models.config import ModelConfig
+from xla_cost.models.layout import Layout, resolve
+from xla_cost.models.plan import Plan
+from xla_cost.models.step import Step
+from xla_cost.models.workload import Workload
+
+from xla_cost.errors import XlaCostError
+
+
+@dataclass(frozen=True)
+class ModelProgram:
+    """What to lower: `jax.jit(fn).lower(*args)` inside a process with enough devices.
+
+    `args` are abstract and carry their shardings; nothing is allocated. Byte counts are
+    per device. `padding` maps what is wasted to its size; `notes` says what was decided.
+    """
+
+    fn: Callable[..., Any]
+    args: tuple[Any, ...]
+    mesh: Mesh
+    layout: Layout
+    weights_bytes: int
+    kv_cache_bytes: int
+    padding: Mapping[str, float]
+    notes: tuple[str, ...]
+
+
+def build(workload: Workload, plan: Plan, mesh_shape: tuple[int, ...]) -> ModelProgram:
+    """The program of `workload` under `plan` on a mesh of (x, y, z) devices.
+
+    Raises:
+        XlaCostError: the mesh cannot run it, or this process has too few devices.
+    """
+    layout = resolve(workload, plan, mesh_shape)
+    mesh = make_mesh(layout)
+    step = Step.of(workload, layout)
+    graph, weights, specs = _weights(workload, layout, mesh)
+    tokens = PartitionSpec(layout.token_axes or None)
+
+    def run(weights: Any, ids: Any) -> Any:
+        return transformer.prefill(nnx.merge(graph, weights), ids, step)
+
+    rows = tuple(axis for axis in layout.batch_axes if axis not in layout.vocab_axes)
+    out_specs = (
+        PartitionSpec(rows or None, layout.vocab_axes or None),
+        PartitionSpec(None, layout.token_axes or None, None),
+        PartitionSpec(layout.mesh_axes),
+    )
+    fn = shard_map(run, mesh=mesh, in_specs=(specs, tokens), out_specs=out_specs, check_vma=False)
+    ids = jax.ShapeDtypeStruct(
+        (layout.padded_tokens,), jnp.int32, sharding=NamedSharding(mesh, tokens)
+    )
+    return ModelProgram(
+        fn=fn,
+        args=(weights, ids),
+        mesh=mesh,
+        layout=layout,
+        weights_bytes=sum(_local_bytes(leaf, layout) for leaf in jax.tree.leaves(weights)),
+        kv_cache_bytes=_cache_bytes(workload, layout),
+        padding=_padding(workload, layout),
+        notes=_notes(workload, plan, layout),
+    )
+
+
+def make_mesh(layout: Layout) -> Mesh:
+    """A mesh over the first devices of this process, in device order."""
+    devices = jax.devices()
+    if len(devices) < layout.devices:
+        raise XlaCostError(
+            f"mesh: {layout.devices} devices, expected at most the {len(devices)} of this process "
+            f"(set before jax starts, by xla_force_host_platform_device_count)"
+        )
+    grid = np.array(devices[: layout.devices]).reshape(layout.mesh_sizes)
+    return Mesh(grid, layout.mesh_axes, axis_types=(AxisType.Auto,) * grid.ndim)
+
+
+@functools.lru_cache(maxsize=32)
+def abstract_model(config: ModelConfig) -> Any:
+    """The Flax model with shapes for weights."""
+    return nnx.eval_shape(lambda: transformer.Transformer(config, jax.random.key(0)))
+
+
+def _weights(workload: Workload, layout: Layout, mesh: Mesh) -> tuple[Any, Any, Any]:
+    """Flax graph, abstract weights (padded, in their formats) and partition specs."""
+    graph, state = nnx.split(abstract_model(workload.model))
+    logical = {
+        "heads": layout.head_axes,
+        "experts": layout.expert_axes,
+        "ffn": layout.ffn_axes,
+        "vocab": layout.vocab_axes,
+        "embed": layout.embed_axes,
+    }
+    leaves, specs = [], []
+    for path, variable in nnx.to_flat_state(state):
+        shape = variable.get_value().shape
+        names = variable.get_metadata()["axes"]
+        names = (None,) * (len(shape) - len(names)) + tuple(names)
+        axes = [logical[name] if name else () for name in names]
+        sizes = [layout.size(a) for a in axes]
+        padded = tuple(-(-n // size) * size for n, size in zip(shape, sizes, strict=True))
+        spec = PartitionSpec(*(a or None for a in axes))
+        dtype = workload.formats.dtype(variable.get_metadata()["part"])
+        leaf = jax.ShapeDtypeStruct(padded, dtype, sharding=NamedSharding(mesh, spec))
+        leaves.append((path, leaf))
+        specs.append((path, spec))
+    return graph, _nested(leaves), _nested(specs)
+
+
+def _nested(flat: list[tuple[tuple[Any, ...], Any]]) -> dict[str, Any]:
+    tree: dict[str, Any] = {}
+    for path, leaf in flat:
+        node = tree
+        for key in path[:-1]:
+            node = node.setdefault(str(key), {})
+        node[str(path[-1])] = leaf
+    return tree
+
+
+def _local_bytes(leaf: Any, layout: Layout) -> int:
+    local = leaf.sharding.shard_shape(leaf.shape)
+    return (math.prod(local) * jax.dtypes.itemsize_bits(leaf.dtype) + 7) // 8
+
+
+def _cache_bytes(workload: Workload, layout: Layout) -> int:
+    per_token = workload.model.kv_cache_elements_per_token
+    bits = jax.dtypes.itemsize_bits(workload.formats.dtype("kv_cache"))
+    tokens = layout.tokens * layout.microbatches
+    if layout.decode:
+        tokens = layout.rows * layout.positions * layout.microbatches
+    return (tokens * per_token * bits + 7) // 8
+
+
+def _padding(workload: Workload, layout: Layout) -> dict[str, float]:
+    positions = 1 if layout.decode else workload.seq
+    heads = workload.model.num_attention_heads
+    ranks = layout.size(layout.head_axes)
+    return {
+        "token_share": 1 - workload.batch * positions / layout.padded_tokens,
+        "head_share": 1 - heads / (-(-heads // ranks) * ranks),
+    }
+
+
+def _notes(workload: Workload, plan: Plan, layout: Layout) -> tuple[str, ...]:
+    sizes = ", ".join(f"{a}={s}" for a, s in zip(layout.mesh_axes, layout.mesh_sizes, strict=True))
+    notes = [f"plan {plan.name} on {sizes}, slowest axis first"]
+    notes.append(f"{layout.batch_ranks} batch ranks, {layout.seq_ranks} sequence ranks")
+    return tuple(notes)

@@ -1,0 +1,157 @@
+"""Multi-head latent attention: expanded for prefill, absorbed for decode (arXiv 2405.04434, 2.1).
+
+Every device computes the heads whose weights it holds. In prefill the stream is gathered over
+the head axis, latents alone over the devices that share a sequence; in decode every device
+attends to its part of the cache and partial softmax sums are merged.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from flax import nnx
+from jax import lax
+from xla_cost.models.config import ModelConfig
+from xla_cost.models.layers import Array, RMSNorm, contract, parameter, project, rotate
+from xla_cost.models.step import Step
+
+
+class LatentAttention(nnx.Module):  # type: ignore[misc]
+    """Projections of MLA. Weights of heads are [rank, heads, width], or [heads, width, hidden]."""
+
+    def __init__(self, config: ModelConfig, key: Array):
+        keys = jax.random.split(key, 6)
+        hidden, heads = config.hidden_size, config.num_attention_heads
+        query_in = hidden
+        if config.q_lora_rank is not None:
+            query_in = config.q_lora_rank
+            self.q_down = parameter(keys[0], (hidden, query_in), (None, None), "attention")
+            self.q_norm = RMSNorm(query_in, config.rms_norm_eps)
+
+        def per_head(key: Array, rank: int, width: int) -> Any:
+            return parameter(key, (rank, heads, width), (None, "heads", None), "attention")
+
+        self.q_up = per_head(keys[1], query_in, config.qk_head_dim)
+        self.kv_down = parameter(keys[2], (hidden, config.latent_dim), (None, None), "attention")
+        self.kv_norm = RMSNorm(config.kv_lora_rank, config.rms_norm_eps)
+        self.k_up = per_head(keys[3], config.kv_lora_rank, config.qk_nope_head_dim)
+        self.v_up = per_head(keys[4], config.kv_lora_rank, config.v_head_dim)
+        shape = (heads, config.v_head_dim, hidden)
+        self.out = parameter(keys[5], shape, ("heads", None, None), "attention")
+        self.low_rank_queries = config.q_lora_rank is not None
+
+    def prefill(self, x: Array, step: Step) -> tuple[Array, Array]:
+        """Attention output and this device's new cache entries.
+
+        `x` [tokens, hidden] is the normed stream. Returns [tokens, hidden] and, in the
+        cache format, [tokens, latent_dim].
+        """
+        layout, comm, config = step.layout, step.comm, step.config
+        stripes = layout.size(layout.query_axes)
+        rows, positions = layout.rows, layout.positions
+        with jax.named_scope("gather"):
+            stream = comm.all_gather(x, layout.gather_axes)
+            stream = stream.reshape(stripes, rows, positions, x.shape[-1])
+        stripe = comm.rank(layout.query_axes)
+        own = lax.dynamic_index_in_dim(stream, stripe, keepdims=False) if stripes > 1 else stream[0]
+
+        query = self._queries(own, _query_positions(step), step)
+        latents = self._latents(stream, _stripe_positions(step)[:, None, :], step)
+        cache = latents[0]
+        if stripes > 1:
+            cache = lax.dynamic_index_in_dim(latents, stripe, keepdims=False)
+        start = comm.rank(layout.head_axes) * layout.tokens
+        cache = cache.reshape(rows * positions, config.latent_dim)
+        cache = lax.dynamic_slice_in_dim(cache, start, layout.tokens)
+
+        latents = jnp.moveaxis(latents, 0, 1).reshape(rows, stripes * positions, config.latent_dim)
+        with jax.named_scope("latent_gather"):
+            latents = comm.all_gather(latents, layout.latent_axes, dim=1)
+        latents = latents.astype(step.result)
+        keys, values = self._expand(latents, step)
+        mixed = _attend(query, keys, values, step)  # [rows, heads, positions, v]
+        with jax.named_scope("out"):
+            out = contract(
+                mixed, self.out[...], [(1, 0), (3, 1)], operand=step.operand("attention"),
+                result=step.result,
+            )  # fmt: skip
+        with jax.named_scope("scatter"):
+            out = comm.reduce_scatter(
+                out.reshape(rows * positions, out.shape[-1]), layout.head_axes
+            )
+        return out, cache
+
+    def _queries(self, x: Array, positions: Array, step: Step) -> Array:
+        """Queries [.., heads, qk_head_dim] with their rotary part turned."""
+        operand, nope = step.operand("attention"), step.config.qk_nope_head_dim
+        if self.low_rank_queries:
+            with jax.named_scope("q_down"):
+                x = self.q_norm(project(x, self.q_down[...], operand, step.result))
+        with jax.named_scope("q_up"):
+            query = project(x, self.q_up[...], operand, step.result)
+            turned = rotate(query[..., nope:], positions[..., None], step.config.rope_theta)
+            return jnp.concatenate([query[..., :nope], turned], axis=-1)
+
+    def _latents(self, x: Array, positions: Array, step: Step) -> Array:
+        """Cache entries [.., latent_dim] in the cache format: normed latent, turned rotary key."""
+        rank = step.config.kv_lora_rank
+        with jax.named_scope("kv_down"):
+            both = project(x, self.kv_down[...], step.operand("attention"), step.result)
+            turned = rotate(both[..., rank:], positions, step.config.rope_theta)
+            entries = jnp.concatenate([self.kv_norm(both[..., :rank]), turned], axis=-1)
+            return entries.astype(step.formats.dtype("kv_cache"))
+
+    def _expand(self, latents: Array, step: Step) -> tuple[Array, Array]:
+        """Keys [rows, seq, heads, qk_head_dim] and values [rows, seq, heads, v_head_dim]."""
+        operand, rank = step.operand("attention"), step.config.kv_lora_rank
+        latent, rotary = latents[..., :rank], latents[..., rank:]
+        with jax.named_scope("k_up"):
+            keys = project(latent, self.k_up[...], operand, step.result)
+            shared = jnp.broadcast_to(
+                rotary[..., None, :], (*keys.shape[:-1], step.config.qk_rope_head_dim)
+            )
+            keys = jnp.concatenate([keys, shared], axis=-1)
+        with jax.named_scope("v_up"):
+            return keys, project(latent, self.v_up[...], operand, step.result)
+
+
+def _stripe_positions(step: Step) -> Array:
+    """Positions [query stripes, positions] of the gathered stream."""
+    layout = step.layout
+    stripes = layout.size(layout.query_axes)
+    rank = step.comm.rank(layout.latent_axes) * stripes + lax.iota(jnp.int32, stripes)
+    return lax.iota(jnp.int32, layout.positions) * layout.seq_ranks + rank[:, None]
+
+
+def _query_positions(step: Step) -> Array:
+    """Positions [positions] of this device's queries."""
+    layout = step.layout
+    local = lax.iota(jnp.int32, layout.positions)
+    return local * layout.seq_ranks + step.comm.rank(layout.seq_axes)
+
+
+def _attend(query: Array, keys: Array, values: Array, step: Step) -> Array:
+    """Causal softmax attention, [rows, heads, positions, v_head_dim].
+
+    Keys of all sequence ranks lie one after the other: key (r, j) has position j * R + r.
+    """
+    layout, operand = step.layout, step.formats.dtype("scores")
+    name = "scores"
+    if step.attention == "flash":
+        name = f"scores/kernel[flash_attention,work={layout.causal_work:.6g}]"
+    with jax.named_scope(name):
+        scores = contract(
+            query, keys, [(3, 3)], batch=[(0, 0), (2, 2)], operand=operand, result=step.result
+        )
+        scores = scores.astype(jnp.float32) * step.config.qk_head_dim**-0.5
+        index = lax.iota(jnp.int32, keys.shape[1])
+        key_position = index % layout.positions * layout.seq_ranks + index // layout.positions
+        visible = key_position[None, :] <= _query_positions(step)[:, None]
+        scores = jnp.where(visible, scores, -jnp.inf)
+        weights = jnp.exp(scores - jnp.max(scores, axis=-1, keepdims=True))
+        weights = weights / jnp.sum(weights, axis=-1, keepdims=True)
+        return contract(
+            weights, values, [(3, 1)], batch=[(0, 0), (1, 2)], operand=operand, result=step.result
+        )

@@ -1,0 +1,199 @@
+"""Mixture of experts with real expert parallelism: route, dispatch, grouped GEMMs, combine.
+
+Buffers are static. A device keeps `capacity` rows per expert, so with balanced routing and a
+capacity factor of 1 nothing is dropped; what does not fit is dropped and counted.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+from flax import nnx
+from jax import lax
+from xla_cost.models.config import ModelConfig
+from xla_cost.models.layers import Array, GatedFFN, contract, parameter, project, silu
+from xla_cost.models.step import Step
+
+
+class Routing(NamedTuple):
+    """Chosen experts [tokens, k] (`n_routed_experts` where a token is padding), weights fp32."""
+
+    experts: Array
+    weights: Array
+
+
+class Router(nnx.Module):  # type: ignore[misc]
+    """Scores every expert and picks the best k of the best groups (arXiv 2412.19437, 2.1.2)."""
+
+    def __init__(self, config: ModelConfig, key: Array):
+        shape = (config.hidden_size, config.n_routed_experts)
+        self.weight = parameter(key, shape, (None, None), "router")
+        if config.topk_method == "noaux_tc":
+            zeros = jnp.zeros((config.n_routed_experts,), jnp.float32)
+            self.bias = nnx.Param(zeros, axes=(None,), part="norm")
+
+    def __call__(self, x: Array, valid: Array, step: Step) -> Routing:
+        """Routing of `x` [tokens, hidden]; tokens that are not `valid` go nowhere."""
+        config = step.config
+        logits = project(x, self.weight[...], step.result, jnp.float32)
+        if config.scoring_func == "sigmoid":
+            scores = lax.logistic(logits)
+        else:
+            raised = jnp.exp(logits - jnp.max(logits, axis=-1, keepdims=True))
+            scores = raised / jnp.sum(raised, axis=-1, keepdims=True)
+        choice = scores
+        if config.topk_method == "noaux_tc":
+            choice = scores + self.bias[...].astype(jnp.float32)
+        if config.topk_method != "greedy":
+            choice = _best_groups(choice, config)
+        _, experts = lax.top_k(choice, config.num_experts_per_tok)
+        weights = jnp.take_along_axis(scores, experts, axis=-1)
+        if config.norm_topk_prob:
+            weights = weights / (jnp.sum(weights, axis=-1, keepdims=True) + 1e-20)
+        experts = jnp.where(valid[:, None], experts, config.n_routed_experts)
+        return Routing(experts, weights * config.routed_scaling_factor)
+
+
+def _best_groups(choice: Array, config: ModelConfig) -> Array:
+    """`choice` [tokens, experts] with every expert outside the best groups at -inf."""
+    grouped = choice.reshape(choice.shape[0], config.n_group, -1)
+    if config.topk_method == "noaux_tc":
+        best, _ = lax.top_k(grouped, min(2, grouped.shape[-1]))
+        group_score = jnp.sum(best, axis=-1)
+    else:
+        group_score = jnp.max(grouped, axis=-1)
+    _, chosen = lax.top_k(group_score, config.topk_group)
+    groups = lax.iota(jnp.int32, config.n_group)
+    allowed = jnp.any(chosen[:, :, None] == groups, axis=1)
+    return jnp.where(allowed[:, :, None], grouped, -jnp.inf).reshape(choice.shape)
+
+
+class Slots(NamedTuple):
+    """Where each of n items goes in [bins, capacity] slots, and back.
+
+    `item_of_slot` [bins * capacity] (any item where the slot is empty), `filled` likewise,
+    `slot_of_item` [n] (bins * capacity where the item was dropped), `dropped` a count.
+    """
+
+    item_of_slot: Array
+    filled: Array
+    slot_of_item: Array
+    dropped: Array
+
+
+def assign_slots(bin_of_item: Array, bins: int, capacity: int) -> Slots:
+    """First come, first served: items of a bin fill its slots in order.
+
+    Items whose bin is `bins` or more are no items: they get no slot and are not counted.
+    """
+    n = bin_of_item.shape[0]
+    order = jnp.argsort(bin_of_item)
+    counts = jnp.zeros((bins,), jnp.int32).at[bin_of_item].add(1, mode="drop")
+    starts = jnp.cumsum(counts) - counts
+    sorted_bin = bin_of_item[order]
+    clipped = jnp.minimum(sorted_bin, bins - 1)
+    place = lax.iota(jnp.int32, n) - starts[clipped]
+    fits = (sorted_bin < bins) & (place < capacity)
+    slot = jnp.where(fits, clipped * capacity + place, bins * capacity)
+    slot_of_item = jnp.zeros((n,), jnp.int32).at[order].set(slot, unique_indices=True)
+    slots = lax.iota(jnp.int32, bins * capacity)
+    which, nth = slots // capacity, slots % capacity
+    item_of_slot = order[jnp.minimum(starts[which] + nth, n - 1)]
+    dropped = jnp.sum(jnp.maximum(counts - capacity, 0))
+    return Slots(item_of_slot, nth < counts[which], slot_of_item, dropped)
+
+
+class Experts(nnx.Module):  # type: ignore[misc]
+    """Gated FFNs, one per expert, as three grouped GEMMs."""
+
+    def __init__(self, config: ModelConfig, key: Array):
+        keys = jax.random.split(key, 3)
+        experts, hidden = config.n_routed_experts, config.hidden_size
+        inner = config.moe_intermediate_size
+        into, out = ("experts", None, "ffn"), ("experts", "ffn", None)
+        self.gate = parameter(keys[0], (experts, hidden, inner), into, "experts")
+        self.up = parameter(keys[1], (experts, hidden, inner), into, "experts")
+        self.down = parameter(keys[2], (experts, inner, hidden), out, "experts")
+
+    def __call__(self, x: Array, step: Step) -> Array:
+        """`x` [experts, rows, hidden] to the same shape."""
+        with jax.named_scope("quantize"):
+            x = x.astype(step.operand("experts"))
+        gate = _grouped("gate", x, self.gate[...], step)
+        up = _grouped("up", x, self.up[...], step)
+        with jax.named_scope("quantize"):
+            inner = (silu(gate) * up).astype(step.operand("experts"))
+        return _grouped("down", inner, self.down[...], step)
+
+
+def _grouped(name: str, x: Array, weight: Array, step: Step) -> Array:
+    with jax.named_scope(f"{name}/kernel[grouped_gemm]"):
+        return contract(
+            x, weight, [(2, 1)], batch=[(0, 0)], operand=step.operand("experts"), result=step.result
+        )
+
+
+class MixtureOfExperts(nnx.Module):  # type: ignore[misc]
+    """Routed experts over the expert axes plus shared experts on the device's own tokens."""
+
+    def __init__(self, config: ModelConfig, key: Array):
+        keys = jax.random.split(key, 3)
+        self.router = Router(config, keys[0])
+        self.experts = Experts(config, keys[1])
+        self.has_shared = config.n_shared_experts > 0
+        if self.has_shared:
+            inner = config.moe_intermediate_size * config.n_shared_experts
+            self.shared = GatedFFN(config.hidden_size, inner, "experts", keys[2])
+
+    def __call__(self, x: Array, valid: Array, step: Step) -> tuple[Array, Array]:
+        """`x` [tokens, hidden] to the same shape, and the dropped (token, expert) pairs."""
+        with jax.named_scope("router"):
+            routing = self.router(x, valid, step)
+        route = _prefill_route
+        out, dropped = route(self.experts, x, routing, step)
+        if self.has_shared:
+            with jax.named_scope("shared"):
+                out = out + self.shared(x, step.operand("experts"))
+        return out, dropped
+
+
+def expert_capacity(tokens: int, config: ModelConfig, factor: float) -> int:
+    """Rows a device keeps per expert for `tokens` tokens: its fair share times `factor`."""
+    return math.ceil(factor * tokens * config.num_experts_per_tok / config.n_routed_experts)
+
+
+def _prefill_route(experts: Experts, x: Array, routing: Routing, step: Step) -> tuple[Array, Array]:
+    """One buffer per (source device, expert): experts need no second sorting on arrival."""
+    config, comm, axes = step.config, step.comm, step.layout.expert_axes
+    tokens, hidden = x.shape
+    k = config.num_experts_per_tok
+    capacity = expert_capacity(tokens, config, step.capacity_factor)
+    with jax.named_scope("dispatch"):
+        with jax.named_scope("permute"):
+            slots = assign_slots(routing.experts.reshape(-1), config.n_routed_experts, capacity)
+            sent = x.astype(step.formats.dtype("dispatch"))[slots.item_of_slot // k]
+            sent = sent.reshape(config.n_routed_experts, capacity, hidden)
+        arrived = comm.all_to_all(sent, axes, split=0, concat=1)
+    with jax.named_scope("experts"):
+        done = experts(arrived, step)
+    with jax.named_scope("combine"):
+        back = comm.all_to_all(done.astype(step.formats.dtype("combine")), axes, split=1, concat=0)
+        with jax.named_scope("permute"):
+            rows = back.reshape(config.n_routed_experts * capacity, hidden)
+            return combine(
+                rows, slots.slot_of_item.reshape(tokens, k), routing, step
+            ), slots.dropped
+
+
+def combine(rows: Array, slot: Array, routing: Routing, step: Step) -> Array:
+    """Weighted sum of each token's expert outputs, [tokens, hidden]; dropped ones count zero.
+
+    Multiplied and added, not a matrix product: kernels do it while they un-permute.
+    """
+    kept = slot < rows.shape[0]
+    weights = jnp.where(kept, routing.weights, 0.0)[..., None]
+    picked = rows[jnp.minimum(slot, rows.shape[0] - 1)].astype(jnp.float32)
+    return jnp.sum(picked * weights, axis=1).astype(step.result)

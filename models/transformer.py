@@ -1,0 +1,168 @@
+"""The whole model: embedding, dense layers, mixture-of-experts layers, head on the last token."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from flax import nnx
+from jax import lax
+from xla_cost.models.config import ModelConfig
+from xla_cost.models.layers import Array, GatedFFN, RMSNorm, parameter, project
+from xla_cost.models.mla import LatentAttention
+from xla_cost.models.moe import MixtureOfExperts
+from xla_cost.models.step import Step
+
+
+class DecoderLayer(nnx.Module):  # type: ignore[misc]
+    """Attention and FFN, each with its norm and residual."""
+
+    def __init__(self, config: ModelConfig, dense: bool, key: Array):
+        keys = jax.random.split(key, 2)
+        self.attention_norm = RMSNorm(config.hidden_size, config.rms_norm_eps)
+        self.attention = LatentAttention(config, keys[0])
+        self.ffn_norm = RMSNorm(config.hidden_size, config.rms_norm_eps)
+        self.dense = dense
+        if dense:
+            self.ffn = GatedFFN(config.hidden_size, config.intermediate_size, "dense", keys[1])
+        else:
+            self.moe = MixtureOfExperts(config, keys[1])
+
+    def prefill(self, h: Array, step: Step, microbatch: int) -> tuple[Array, Array, Array]:
+        """Next residual [tokens, hidden], new cache entries, dropped pairs."""
+        x = self.attention_norm(h)
+        with jax.named_scope("attention"):
+            out, cache = self.attention.prefill(x, step)
+        h, dropped = self._feed_forward(h + out, step, microbatch)
+        return h, cache, dropped
+
+    def _feed_forward(self, h: Array, step: Step, microbatch: int) -> tuple[Array, Array]:
+        layout, comm = step.layout, step.comm
+        x = self.ffn_norm(h)
+        with jax.named_scope("ffn" if self.dense else "moe"):
+            with jax.named_scope("gather"):
+                x = comm.all_gather(x, layout.ffn_token_axes)
+            if self.dense:
+                out, dropped = self.ffn(x, step.operand("dense")), jnp.int32(0)
+            else:
+                valid = valid_tokens(step, microbatch, layout.ffn_token_axes)
+                out, dropped = self.moe(x, valid, step)
+            with jax.named_scope("scatter"):
+                out = comm.reduce_scatter(out, layout.ffn_token_axes)
+                out = comm.all_reduce(out, layout.ffn_sum_axes)
+        return h + out, dropped
+
+
+def valid_tokens(step: Step, microbatch: int, gathered: tuple[str, ...]) -> Array:
+    """Which residual tokens, gathered over some axes, are no padding: bool [tokens]."""
+    layout = step.layout
+    group = layout.size(gathered)
+    ranks = dict(step.comm.ranks())
+    left = lax.iota(jnp.int32, group)[:, None]
+    for axis in reversed(gathered):
+        size = layout.size((axis,))
+        ranks[axis], left = left % size, left // size
+    index = lax.iota(jnp.int32, layout.tokens)[None, :]
+    row, position = layout.token_coordinates(ranks, index, microbatch)
+    valid = (row < layout.batch) & (position < layout.seq)
+    return jnp.broadcast_to(valid, (group, layout.tokens)).reshape(-1)
+
+
+def _stack(config: ModelConfig, dense: bool, count: int, key: Array) -> DecoderLayer:
+    """`count` layers with stacked weights: every parameter has a leading layer dimension."""
+
+    def make(one: Array) -> DecoderLayer:
+        return DecoderLayer(config, dense, one)
+
+    stacked: DecoderLayer = nnx.vmap(make)(jax.random.split(key, count))
+    return stacked
+
+
+class Transformer(nnx.Module):  # type: ignore[misc]
+    """All weights at their global shapes; the methods run on a device's own parts of them."""
+
+    def __init__(self, config: ModelConfig, key: Array):
+        keys = jax.random.split(key, 4)
+        hidden, vocab = config.hidden_size, config.vocab_size
+        self.embed = parameter(keys[0], (vocab, hidden), (None, "embed"), "embed")
+        if config.first_k_dense_replace:
+            self.dense_layers = _stack(config, True, config.first_k_dense_replace, keys[1])
+        if config.moe_layers:
+            self.moe_layers = _stack(config, False, config.moe_layers, keys[2])
+        self.final_norm = RMSNorm(hidden, config.rms_norm_eps)
+        self.head = parameter(keys[3], (hidden, vocab), (None, "vocab"), "head")
+
+    def stacks(self) -> list[tuple[str, Any]]:
+        """Stacked layers by name, in the order they run."""
+        return [(n, getattr(self, n)) for n in ("dense_layers", "moe_layers") if hasattr(self, n)]
+
+
+def embed(model: Transformer, ids: Array, step: Step) -> list[Array]:
+    """Residual tokens of every micro-batch, [tokens, hidden] each, from ids [all tokens].
+
+    The table is split by columns: every device looks its columns up for all tokens of the
+    group, then an all-to-all turns columns of all tokens into all columns of its own.
+    """
+    layout, comm = step.layout, step.comm
+    with jax.named_scope("embed"):
+        every = comm.all_gather(ids, layout.embed_axes)
+        part = model.embed[...][every]
+        h = comm.all_to_all(part, layout.embed_axes, split=0, concat=1)
+        h = h[:, : step.config.hidden_size].astype(step.result)
+        return [h[m * layout.tokens : (m + 1) * layout.tokens] for m in range(layout.microbatches)]
+
+
+def prefill(model: Transformer, ids: Array, step: Step) -> tuple[Array, Array, Array]:
+    """Logits, cache entries and dropped pairs of one device.
+
+    `ids` [microbatches * tokens]. Returns logits [rows of the group, this device's words],
+    cache entries [layers, microbatches * tokens, latent_dim], dropped pairs [1].
+    """
+    streams = embed(model, ids, step)
+    caches, dropped = [], jnp.zeros((), jnp.int32)
+    for name, stack in model.stacks():
+        graph, weights = nnx.split(stack)
+
+        def body(carry: Any, layer_weights: Any, graph: Any = graph) -> Any:
+            layer = nnx.merge(graph, layer_weights)
+            done = [layer.prefill(h, step, m) for m, h in enumerate(carry)]
+            entries = jnp.concatenate([cache for _, cache, _ in done])
+            return [h for h, _, _ in done], (entries, sum(lost for _, _, lost in done))
+
+        with jax.named_scope(name):
+            streams, (entries, lost) = lax.scan(body, streams, weights)
+        caches.append(entries)
+        dropped = dropped + jnp.sum(lost)
+    with jax.named_scope("head"):
+        last = [last_tokens(h, step) for h in streams]
+        logits = head(model, jnp.concatenate(last), step)
+    return logits, jnp.concatenate(caches), dropped[None]
+
+
+def last_tokens(h: Array, step: Step) -> Array:
+    """The residual of each sequence's last position, [rows, hidden], on all of the group.
+
+    Only one device holds it: the others add zeros, which is exact.
+    """
+    layout, comm = step.layout, step.comm
+    rank = comm.ranks()
+    last = layout.seq - 1
+    index = lax.iota(jnp.int32, layout.rows) * layout.positions + last // layout.seq_ranks
+    local = index - layout.fold(rank, layout.group_axes) * layout.tokens
+    mine = (local >= 0) & (local < layout.tokens)
+    mine = mine & (layout.fold(rank, layout.seq_axes) == last % layout.seq_ranks)
+    picked = h[jnp.clip(local, 0, layout.tokens - 1)]
+    picked = jnp.where(mine[:, None], picked, jnp.zeros_like(picked))
+    return comm.all_reduce(picked, layout.seq_axes + layout.head_axes)
+
+
+def head(model: Transformer, last: Array, step: Step) -> Array:
+    """Logits of `last` [rows, hidden] for this device's words.
+
+    Rows are first gathered over batch axes that also split the vocabulary.
+    """
+    layout, comm = step.layout, step.comm
+    shared = tuple(axis for axis in layout.vocab_axes if axis in layout.batch_axes)
+    last = comm.all_gather(model.final_norm(last), shared)
+    return project(last, model.head[...], step.result, step.result)
