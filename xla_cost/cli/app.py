@@ -1,39 +1,122 @@
 """The command table. A command lives in `xla_cost/cli/NAME.py` as a function `NAME`.
 
-Only the signature of the chosen command is imported, so `--help` and `inspect` start fast.
+Only the module of the chosen command is imported, and typer only with it: `--help` must answer
+at once. A command whose module is not there is not listed.
 """
 
 from __future__ import annotations
 
 import importlib
+import os
+import sys
+from pathlib import Path
 from typing import Any
 
 import click
-import typer
-from typer.core import TyperGroup
-from typer.main import get_command
+
+from xla_cost.errors import XlaCostError
 
 #: command name -> one-line help; the module and the function carry the same name
 COMMANDS = {
     "demo": "the main job: R1 prefill at 72 and 288 devices, copper against photons",
     "estimate": "partition a model or a JAX function with XLA and price it on machines",
     "inspect": "what any HLO text computes and moves, and with a machine what it costs",
+    "search": "the best mesh and plan for a number of devices",
+    "sweep": "a cross product of models, machines, lengths and devices, each point searched",
+    "study": "the reference study reproduced: tables, figures, deviations",
+    "serve": "discrete-event simulation of serving",
+    "check": "CI gate: exit 1 when a partitioned program changed for the worse",
+    "report": "a result file as one self-contained web page",
+    "explain": "a result file in a few sentences: what bounds it, what would help",
+    "rerun": "a result file computed again: the same numbers",
+    "calibrate": "fit efficiencies to measured tables",
+    "validate": "predicted against measured",
     "machines": "list machines, or print one with the source of every figure",
     "models": "list models, or print one with its parameter counts",
     "plans": "list the sharding plans",
 }
 
 
-class _LazyGroup(TyperGroup):
-    """Imports a command's module only when that command is asked for."""
+def _exists(name: str) -> bool:
+    place = Path(__file__).parent / name
+    return place.with_suffix(".py").is_file() or (place / "__init__.py").is_file()
+
+
+class _LazyGroup(click.Group):
+    """Imports a command's module only when that command is asked for, not to list it."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        return list(COMMANDS)
+        return [name for name in COMMANDS if _exists(name)]
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, COMMANDS[name]) for name in self.list_commands(ctx)])
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        if cmd_name not in COMMANDS:
+        if cmd_name not in COMMANDS or not _exists(cmd_name):
             return None
+        import typer
+        from typer.main import get_command
+
         module = importlib.import_module(f"xla_cost.cli.{cmd_name}")
-        single: Any = typer.Typer(add_completion=False, rich_markup_mode=None)
+        single: Any = typer.Typer(
+            add_completion=False, rich_markup_mode=None, pretty_exceptions_enable=False
+        )
         single.command(name=cmd_name, help=COMMANDS[cmd_name])(getattr(module, cmd_name))
         return get_command(single)
+
+
+@click.group(
+    cls=_LazyGroup,
+    invoke_without_command=True,
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+    help="What a sharded program costs on copper and on photons, from the HLO that XLA makes.",
+)
+@click.option("--version", is_flag=True, help="Print the version and exit.")
+@click.pass_context
+def app(ctx: click.Context, version: bool) -> None:
+    """The `xla-cost` command."""
+    if version:
+        from importlib.metadata import version as installed
+
+        click.echo(f"xla-cost {installed('xla-cost')}")
+    elif ctx.invoked_subcommand is None:
+        click.echo(ctx.get_help())
+
+
+def run(arguments: list[str] | None = None) -> int:
+    """Runs the command line and returns its exit code.
+
+    0 success, 1 a check does not hold, 2 bad input (one line on standard error), 130 Ctrl-C,
+    141 the reader of our output went away.
+    """
+    try:
+        result = app.main(args=arguments, prog_name="xla-cost", standalone_mode=False)
+        sys.stdout.flush()
+        return result if isinstance(result, int) else 0
+    except XlaCostError as error:
+        return _refuse(str(error))
+    except click.exceptions.Exit as stop:
+        return stop.exit_code
+    except click.ClickException as error:
+        return _refuse(_usage(error))
+    except (KeyboardInterrupt, click.Abort):
+        print("xla-cost: interrupted", file=sys.stderr)
+        return 130
+    except BrokenPipeError:
+        # `xla-cost .. | head`: whatever is left in the buffer has nowhere to go
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 141
+
+
+def _refuse(message: str) -> int:
+    print(f"xla-cost: {' '.join(message.split())}", file=sys.stderr)
+    return 2
+
+
+def _usage(error: click.ClickException) -> str:
+    context = getattr(error, "ctx", None)
+    where = context.command_path.removeprefix("xla-cost").strip() if context else ""
+    message = error.format_message().rstrip(".")
+    hint = f"; see xla-cost {where + ' ' if where else ''}--help"
+    return f"{where + ': ' if where else ''}{message[:1].lower()}{message[1:]}{hint}"

@@ -1,0 +1,159 @@
+"""From what a user asks for to a Program, through the cache: models, JAX functions, HLO files.
+
+Everything that decides the program is in `Request`; an equal request never partitions twice.
+Models, jax and the reader are imported only when the cache has no answer.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from xla_cost.cache import Cache
+from xla_cost.errors import XlaCostError
+from xla_cost.program import Program
+
+#: defaults that follow the policy: what the study does, and what a real engine does
+ATTENTION = {"study": "plain", "calibrated": "flash"}
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """One model program. `mesh` is (x, y, z); `placement` the mesh axes, slowest first.
+
+    `model` is a name or the path of a Hugging Face `config.json`; `format` a preset with
+    changes (`fp4:dispatch=fp8`), see `xla_cost.models.get_formats`.
+    """
+
+    model: str
+    mesh: tuple[int, int, int]
+    seq: int
+    batch: int
+    phase: str = "prefill"
+    format: str = "fp4"
+    plan: str = "study"
+    attention: str = "flash"
+    microbatches: int = 1
+    capacity_factor: float = 1.0
+    placement: str = ""
+    target: str = "cpu"
+
+    @property
+    def devices(self) -> int:
+        """Devices of the mesh."""
+        x, y, z = self.mesh
+        return x * y * z
+
+    def key(self) -> dict[str, Any]:
+        """What the cache knows the program by; a model file counts by its content."""
+        fields = {"kind": "model-program", **asdict(self)}
+        path = Path(self.model)
+        if path.is_file():
+            fields["model_sha256"] = hashlib.sha256(path.read_bytes()).hexdigest()
+        return fields
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """A program and how it was come by; `facts` is what the model says of itself."""
+
+    program: Program
+    facts: Mapping[str, Any]
+    from_cache: bool
+
+
+def parse_mesh(text: str) -> tuple[int, int, int]:
+    """`2x144x1` to (2, 144, 1). Raises XlaCostError for anything else."""
+    parts = text.lower().replace("*", "x").split("x")
+    try:
+        sizes = tuple(int(part) for part in parts)
+    except ValueError:
+        sizes = ()
+    if len(sizes) != 3 or min(sizes) < 1:
+        raise XlaCostError(f"mesh {text!r}: expected three sizes of at least 1, such as 2x144x1")
+    return sizes  # type: ignore[return-value]
+
+
+def model_program(request: Request, cache: Cache | None = None) -> Found:
+    """The program of a model, from the cache or partitioned now.
+
+    Raises XlaCostError for what cannot be built, with the reason.
+    """
+    from xla_cost import program_io
+
+    cache = cache or Cache()
+    key = request.key()
+    stored = cache.get_json(key)
+    if stored is not None:
+        return Found(program_io.program_from_json(stored["program"]), stored["facts"], True)
+    program, facts = _partition(request)
+    cache.put_json(key, {"program": program_io.program_to_json(program), "facts": facts})
+    return Found(program, facts, False)
+
+
+def model_hlo(request: Request) -> tuple[Any, Any]:
+    """(PartitionedHlo, ModelProgram) of a model, always partitioned anew."""
+    from xla_cost.lowering import ensure_devices, partition
+
+    ensure_devices(request.devices)
+    built = _build(request)
+    return partition(built.fn, built.args, mesh=built.mesh, target=request.target), built
+
+
+def program_of_text(text: str, name: str, warnings: tuple[str, ...] = ()) -> Program:
+    """The program of HLO text; of several modules the first."""
+    from xla_cost.hlo import parse
+    from xla_cost.walk import walk
+
+    modules = parse(text)
+    if not modules:
+        raise XlaCostError(f"{name}: holds no HLO module; expected HLO text")
+    program = walk(modules[0])
+    return replace(program, name=name, warnings=(*warnings, *program.warnings))
+
+
+def _build(request: Request) -> Any:
+    from xla_cost import models
+
+    if request.model.endswith(".json"):
+        config = models.from_hugging_face(request.model)
+    else:
+        config = models.get_config(request.model)
+    workload = models.Workload(
+        model=config,
+        batch=request.batch,
+        seq=request.seq,
+        phase=request.phase,  # type: ignore[arg-type]
+        formats=models.get_formats(request.format),
+        attention=request.attention,  # type: ignore[arg-type]
+        microbatches=request.microbatches,
+        capacity_factor=request.capacity_factor,
+    )
+    plan = models.get_plan(request.plan)
+    if request.placement:
+        plan = replace(plan, axis_order=tuple(request.placement))
+    return models.build(workload, plan, request.mesh)
+
+
+def _partition(request: Request) -> tuple[Program, dict[str, Any]]:
+    hlo, built = model_hlo(request)
+    name = f"{request.model} {request.phase}"
+    warnings = tuple(str(warning) for warning in hlo.warnings)
+    program = program_of_text(hlo.text, name, warnings)
+    facts = {
+        "padding": dict(built.padding),
+        "notes": list(built.notes),
+        "seconds_to_partition": hlo.trace_s + hlo.lower_s + hlo.partition_s,
+    }
+    return (
+        replace(
+            program,
+            weights_bytes=built.weights_bytes,
+            kv_cache_bytes=built.kv_cache_bytes,
+            provenance=tuple(hlo.provenance),
+        ),
+        facts,
+    )
