@@ -1,10 +1,18 @@
-"""Flax models of the DeepSeek family, ready to be lowered. Imports jax; the core never imports this."""
+"""Flax models of the DeepSeek family, ready to be lowered. The core never imports this.
 
-from xla_cost.models.build import ModelProgram, build
+Configurations, workloads, plans and layouts need no jax; `build` imports it.
+"""
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
 from xla_cost.models.config import CONFIGS, ModelConfig, from_hugging_face, get_config
 from xla_cost.models.formats import PRESETS, Formats, get_formats
 from xla_cost.models.plan import PLANS, Plan, get_plan
 from xla_cost.models.workload import Workload
+
+if TYPE_CHECKING:
+    from xla_cost.models.build import ModelProgram, build
 
 __all__ = [
     "CONFIGS",
@@ -21,3 +29,12 @@ __all__ = [
     "get_formats",
     "get_plan",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    if name in ("ModelProgram", "build"):
+        # importing the submodule `build` binds its name here; the function takes its place
+        module = importlib.import_module("xla_cost.models.build")
+        globals().update(ModelProgram=module.ModelProgram, build=module.build)
+        return globals()[name]
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

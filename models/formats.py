@@ -5,16 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass, fields, replace
 from typing import Any
 
-import jax.numpy as jnp
-
 from xla_cost.errors import XlaCostError
 
-#: Format name to the dtype that stands for it in the program.
-DTYPES: dict[str, Any] = {
-    "fp4": jnp.float4_e2m1fn,
-    "fp8": jnp.float8_e4m3fn,
-    "bf16": jnp.bfloat16,
-    "fp32": jnp.float32,
+#: Format name to the jax dtype that stands for it in the program.
+DTYPES: dict[str, str] = {
+    "fp4": "float4_e2m1fn",
+    "fp8": "float8_e4m3fn",
+    "bf16": "bfloat16",
+    "fp32": "float32",
 }
 
 
@@ -46,7 +44,9 @@ class Formats:
 
     def dtype(self, part: str) -> Any:
         """The dtype of `part`; parts without a format of their own use the residual's."""
-        return DTYPES[getattr(self, part, self.residual)]
+        import jax.numpy as jnp  # here: everything else about a workload needs no jax
+
+        return getattr(jnp, DTYPES[getattr(self, part, self.residual)])
 
 
 #: `fp4` and `fp8+fp4` keep every payload and the cache in bf16, as the study does.
