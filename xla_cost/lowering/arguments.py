@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Mapping
+import sys
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import jax
@@ -11,6 +11,7 @@ import numpy as np
 from jax.sharding import AbstractMesh, Mesh, NamedSharding, PartitionSpec, Sharding
 
 from xla_cost.errors import XlaCostError
+from xla_cost.lowering.devices import ensure_devices
 from xla_cost.lowering.messages import one_sentence
 
 
@@ -68,10 +69,15 @@ def mesh_of(mesh: Mesh | AbstractMesh | None, trees: Any) -> Mesh | AbstractMesh
     return None
 
 
-def check_mesh(mesh: Mesh | AbstractMesh | None) -> None:
-    """Refuse a mesh of real accelerators: partitioning here is for virtual CPU devices."""
-    if mesh is None or isinstance(mesh, AbstractMesh):
-        return
+def concrete_mesh(mesh: Mesh | AbstractMesh | None) -> Mesh | None:
+    """Return a mesh of virtual CPU devices: the one given, or one of an abstract mesh's shape.
+
+    Raises `XlaCostError` for a mesh of real accelerators: partitioning is for virtual ones.
+    """
+    if mesh is None:
+        return None
+    if isinstance(mesh, AbstractMesh):
+        return _virtual(mesh)
     if not isinstance(mesh, Mesh):
         raise XlaCostError(f"mesh: found a {type(mesh).__name__}; expected a jax.sharding.Mesh")
     platforms = {device.platform for device in mesh.devices.flat}
@@ -81,6 +87,47 @@ def check_mesh(mesh: Mesh | AbstractMesh | None) -> None:
             f"mesh: its devices are {'/'.join(sorted(platforms))}; build it from virtual CPU "
             f"devices, xla_cost.lowering.ensure_devices({count})[:{count}]"
         )
+    return mesh
+
+
+def _virtual(mesh: AbstractMesh) -> Mesh:
+    devices = np.array(ensure_devices(mesh.size)[: mesh.size])
+    return Mesh(devices.reshape(mesh.axis_sizes), mesh.axis_names, axis_types=mesh.axis_types)
+
+
+def concrete_shardings(tree: Any) -> Any:
+    """Return `tree` with shardings over abstract meshes moved to virtual CPU devices."""
+    meshes: dict[AbstractMesh, Mesh] = {}
+
+    def move(leaf: Any) -> Any:
+        sharding = getattr(leaf, "sharding", None)
+        if not isinstance(leaf, jax.ShapeDtypeStruct) or not isinstance(sharding, NamedSharding):
+            return leaf
+        if not isinstance(sharding.mesh, AbstractMesh) or sharding.mesh.empty:
+            return leaf
+        if sharding.mesh not in meshes:
+            meshes[sharding.mesh] = _virtual(sharding.mesh)
+        placed = NamedSharding(meshes[sharding.mesh], sharding.spec)
+        return jax.ShapeDtypeStruct(leaf.shape, leaf.dtype, sharding=placed)
+
+    return jax.tree.map(move, tree)
+
+
+def unbind_module(fn: Any, args: Sequence[Any]) -> tuple[Any, Sequence[Any]]:
+    """Make an nnx module's parameters arguments when the module itself is the function.
+
+    Calling it would close over its abstract parameters, which cannot be traced.
+    """
+    flax = sys.modules.get("flax")
+    if flax is None or not isinstance(fn, flax.nnx.Module):
+        return fn, args
+    graph, state = flax.nnx.split(fn)
+
+    def call(state: Any, *rest: Any, **kwargs: Any) -> Any:
+        return flax.nnx.merge(graph, state)(*rest, **kwargs)
+
+    call.__name__ = type(fn).__name__
+    return call, (state, *args)
 
 
 def mesh_axes(mesh: Mesh | AbstractMesh | None) -> tuple[tuple[str, int], ...]:
@@ -96,28 +143,3 @@ def check_arguments(args: Any, kwargs: Mapping[str, Any] | None) -> None:
         )
     if kwargs is not None and not isinstance(kwargs, Mapping):
         raise XlaCostError(f"kwargs: found a {type(kwargs).__name__}; expected a dict")
-
-
-def argument_bytes(trees: Any) -> int:
-    """Global bytes of all array arguments, as declared (sub-byte types packed)."""
-    total_bits = 0
-    for leaf in jax.tree.leaves(trees):
-        dtype, shape = getattr(leaf, "dtype", None), getattr(leaf, "shape", None)
-        if (
-            dtype is not None
-            and shape is not None
-            and not jax.dtypes.issubdtype(dtype, jax.dtypes.extended)
-        ):
-            total_bits += math.prod(shape) * _bits(np.dtype(dtype))
-    return (total_bits + 7) // 8
-
-
-def _bits(dtype: np.dtype[Any]) -> int:
-    try:
-        return int(jax.numpy.finfo(dtype).bits)
-    except ValueError:
-        pass
-    try:
-        return int(jax.numpy.iinfo(dtype).bits)
-    except ValueError:
-        return dtype.itemsize * 8

@@ -9,25 +9,33 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from pathlib import Path
 from typing import Any
 
 import jax
 import jaxlib
+from jax.extend import source_info_util
 from jax.sharding import AbstractMesh, Mesh
 
 from xla_cost.errors import XlaCostError
 from xla_cost.lowering.arguments import (
     attach_shardings,
     check_arguments,
-    check_mesh,
+    concrete_mesh,
+    concrete_shardings,
     mesh_axes,
     mesh_of,
+    unbind_module,
 )
 from xla_cost.lowering.compiler_warnings import CompilerWarning, parse_warnings
 from xla_cost.lowering.devices import check_jax_version
 from xla_cost.lowering.messages import one_sentence
 from xla_cost.lowering.stderr import reemit
 from xla_cost.lowering.stop import compile_until_partitioned
+
+# Frames of ours are not the user's source: the text must not depend on how we are called.
+for _name in ("lowering", "api.py"):
+    source_info_util.register_exclusion(str(Path(__file__).parent.parent / _name))
 
 
 @dataclass(frozen=True)
@@ -113,16 +121,17 @@ def partition(
             out_shardings=out_shardings, static_argnums=static_argnums,
             static_argnames=static_argnames, donate_argnums=donate_argnums,
         )  # fmt: skip
-    check_mesh(mesh)
+    mesh = concrete_mesh(mesh)
     options = {
         "out_shardings": out_shardings,
         "static_argnums": static_argnums,
         "static_argnames": static_argnames,
         "donate_argnums": donate_argnums,
     }
-    args = tuple(attach_shardings(tuple(args), in_shardings, mesh))
     name = function_name(fn)
-    lowered, trace_s, lower_s = trace_and_lower(fn, args, kwargs or {}, mesh, options)
+    fn, args = unbind_module(fn, attach_shardings(tuple(args), in_shardings, mesh))
+    args, kwargs = concrete_shardings((args, dict(kwargs or {})))
+    lowered, trace_s, lower_s = trace_and_lower(name, fn, args, kwargs, mesh, options)
     start = time.perf_counter()
     stopped = compile_until_partitioned(lowered)
     partition_s = time.perf_counter() - start
@@ -145,6 +154,7 @@ def partition(
 
 
 def trace_and_lower(
+    name: str,
     fn: Callable[..., Any],
     args: Sequence[Any],
     kwargs: Mapping[str, Any],
@@ -152,7 +162,8 @@ def trace_and_lower(
     options: Mapping[str, Any],
 ) -> tuple[jax.stages.Lowered, float, float]:
     """Return the lowered computation and the seconds tracing and lowering took."""
-    name = function_name(fn)
+    if not callable(fn):
+        raise XlaCostError(f"fn: found a {type(fn).__name__}; expected a function")
     given = {key: value for key, value in options.items() if value is not None}
     jitted: Any = fn
     if not hasattr(fn, "lower"):
