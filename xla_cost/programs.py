@@ -10,11 +10,14 @@ import hashlib
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from xla_cost.cache import Cache
 from xla_cost.errors import XlaCostError
 from xla_cost.program import Program
+
+if TYPE_CHECKING:
+    from xla_cost.models.workload import Workload
 
 #: defaults that follow the policy: what the study does, and what a real engine does
 ATTENTION = {"study": "plain", "calibrated": "flash"}
@@ -94,6 +97,14 @@ def model_program(request: Request, cache: Cache | None = None) -> Found:
     return Found(program, facts, False)
 
 
+def cached_program(request: Request, cache: Cache) -> Program | None:
+    """The program of `request` if it is in `cache`; never partitions, never imports jax."""
+    from xla_cost import program_io
+
+    stored = cache.get_json(request.key())
+    return None if stored is None else program_io.program_from_json(stored["program"])
+
+
 def model_hlo(request: Request) -> tuple[Any, Any]:
     """(PartitionedHlo, ModelProgram) of a model, always partitioned anew."""
     from xla_cost.lowering import ensure_devices, partition
@@ -115,14 +126,15 @@ def program_of_text(text: str, name: str, warnings: tuple[str, ...] = ()) -> Pro
     return replace(program, name=name, warnings=(*warnings, *program.warnings))
 
 
-def _build(request: Request) -> Any:
+def workload_of(request: Request) -> Workload:
+    """The workload a request describes. Raises XlaCostError for what does not exist."""
     from xla_cost import models
 
     if request.model.endswith(".json"):
         config = models.from_hugging_face(request.model)
     else:
         config = models.get_config(request.model)
-    workload = models.Workload(
+    return models.Workload(
         model=config,
         batch=request.batch,
         seq=request.seq,
@@ -132,10 +144,15 @@ def _build(request: Request) -> Any:
         microbatches=request.microbatches,
         capacity_factor=request.capacity_factor,
     )
+
+
+def _build(request: Request) -> Any:
+    from xla_cost import models
+
     plan = models.get_plan(request.plan)
     if request.placement:
         plan = replace(plan, axis_order=tuple(request.placement))
-    return models.build(workload, plan, request.mesh)
+    return models.build(workload_of(request), plan, request.mesh)
 
 
 def _partition(request: Request) -> tuple[Program, dict[str, Any]]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import permutations
+from math import prod
 
 from xla_cost.errors import XlaCostError
 
@@ -22,6 +23,11 @@ class Candidate:
     mesh: tuple[int, ...]
     placement: str = "xyz"
     microbatches: int = 1
+
+    @property
+    def devices(self) -> int:
+        """Devices of the mesh."""
+        return prod(self.mesh)
 
     def __str__(self) -> str:
         text = f"{'x'.join(map(str, self.mesh))} {self.plan}"

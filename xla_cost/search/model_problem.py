@@ -1,0 +1,81 @@
+"""The search problem of a shipped model: what can be built, at least how slow, and the ledger."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+
+from xla_cost.cache import Cache
+from xla_cost.errors import XlaCostError
+from xla_cost.machine import Machine
+from xla_cost.models.layout import Layout, resolve
+from xla_cost.models.needs import gathered_bytes, needed_flops
+from xla_cost.models.plan import get_plan
+from xla_cost.models.workload import Workload
+from xla_cost.price import Policy
+from xla_cost.programs import Request, cached_program, model_program, workload_of
+from xla_cost.search.candidates import Candidate
+from xla_cost.search.engine import Lowered
+
+
+@dataclass(frozen=True)
+class ModelProblem:
+    """A workload of a shipped model. `request` fixes all but mesh, plan, placement, batches.
+
+    Implements `xla_cost.search.engine.Problem`.
+    """
+
+    request: Request
+    cache: Cache = field(default_factory=Cache)
+
+    def reject(self, candidate: Candidate) -> str | None:
+        """The reason for which the plan cannot be laid out on the mesh, or None."""
+        try:
+            self._layout(candidate)
+        except XlaCostError as error:
+            return str(error)
+        return None
+
+    def bound_s(self, candidate: Candidate, machine: Machine, policy: Policy) -> float:
+        """The larger of needed FLOPs at peak and the residual stream at all links' bandwidth.
+
+        A program never does less than that: efficiencies are at most 1, and the compute
+        stream and the network each have to finish their own work.
+        """
+        needed = needed_flops(self._workload(candidate))
+        compute_s = sum(
+            flops / machine.peak_flops[number_format]
+            for number_format, flops in needed.items()
+            if number_format in machine.peak_flops
+        ) / (candidate.devices)
+        received = gathered_bytes(self._workload(candidate), self._layout(candidate))
+        links = sum(tier.bandwidth_bytes_per_s for tier in machine.tiers)
+        return max(compute_s, received / links)
+
+    def cached(self, candidate: Candidate) -> Lowered | None:
+        """What an earlier lowering left: the program, or the sentence why there is none."""
+        return cached_program(self.request_of(candidate), self.cache)
+
+    def lower(self, candidate: Candidate) -> Lowered:
+        """Partition `candidate` unless another process has done it meanwhile."""
+        try:
+            return model_program(self.request_of(candidate), self.cache).program
+        except XlaCostError as error:
+            return str(error)
+
+    def request_of(self, candidate: Candidate) -> Request:
+        """The request that makes the program of `candidate`."""
+        x, y, z = candidate.mesh
+        return replace(
+            self.request,
+            mesh=(x, y, z),
+            plan=candidate.plan,
+            placement="" if candidate.placement == "xyz" else candidate.placement,
+            microbatches=candidate.microbatches,
+        )
+
+    def _workload(self, candidate: Candidate) -> Workload:
+        return workload_of(self.request_of(candidate))
+
+    def _layout(self, candidate: Candidate) -> Layout:
+        x, y, z = candidate.mesh
+        return resolve(self._workload(candidate), get_plan(candidate.plan), (x, y, z))
