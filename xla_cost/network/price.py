@@ -1,0 +1,65 @@
+"""`collective_time`: one collective on one machine under one policy."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+
+from xla_cost.errors import XlaCostError
+from xla_cost.machine.model import Machine
+from xla_cost.network.exchange import exchange_time
+from xla_cost.network.gather import Gathering
+from xla_cost.network.inner import inner_of
+from xla_cost.network.point import broadcast_time, permute_time
+from xla_cost.network.policy import NetworkPolicy
+from xla_cost.network.result import FREE, CollectiveTime
+from xla_cost.network.spread import Spread, spreads
+from xla_cost.network.stage import Rate, rates
+from xla_cost.program import Collective
+
+_GATHERS = ("all-gather", "reduce-scatter", "all-reduce")
+_EXCHANGES = ("all-to-all", "ragged-all-to-all")
+_PAIRS = ("collective-permute", "send-recv")
+
+
+@lru_cache(maxsize=16384)
+def collective_time(
+    collective: Collective, machine: Machine, policy: NetworkPolicy, devices: int | None = None
+) -> CollectiveTime:
+    """Seconds, bytes and energy of one execution, and the algorithm that gives them.
+
+    The slowest of the distinct ways in which the groups lie across the tiers decides. `devices`
+    is how many take part in the program (a slice of a torus is cut for that many); by default
+    the highest id in the groups plus one. Raises XlaCostError for a device id outside the
+    machine or an unknown kind.
+    """
+    groups = collective.groups
+    count = devices or 1 + max((max(g) for g in groups.members if g), default=0)
+    tiers = rates(machine, policy)
+    if collective.kind in _PAIRS:
+        spreads_found = spreads(groups, machine.tier_sizes)
+        if not spreads_found:
+            return FREE
+        return permute_time(
+            collective.kind, collective.payload_bytes, groups, machine.tier_sizes, tiers, count
+        )
+    times = [
+        _one(collective, spread, tiers, machine, policy, count)
+        for spread in spreads(groups, machine.tier_sizes)
+    ]
+    return max(times, key=lambda time: time.seconds, default=FREE)
+
+
+def _one(
+    collective: Collective, spread: Spread, tiers: tuple[Rate, ...], machine: Machine,
+    policy: NetworkPolicy, devices: int,
+) -> CollectiveTime:  # fmt: skip
+    kind = collective.kind
+    if kind == "collective-broadcast":
+        return broadcast_time(kind, collective.payload_bytes, spread, tiers, policy)
+    inner = inner_of(collective.groups, spread, machine.tiers[0], devices, policy.any_algorithm)
+    if kind in _GATHERS:
+        vector = collective.payload_bytes * (spread.size if kind == "all-gather" else 1)
+        return Gathering(kind, vector, spread, inner, tiers, policy).time()
+    if kind in _EXCHANGES:
+        return exchange_time(kind, collective.payload_bytes, spread, inner, tiers, policy)
+    raise XlaCostError(f"collective kind {kind!r} is unknown; expected one of {_GATHERS}")

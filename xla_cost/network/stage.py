@@ -1,0 +1,149 @@
+"""One step on one tier: what it loads the links with, and the seconds that takes."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass
+from functools import lru_cache
+
+from xla_cost.machine.model import CollectiveFit, Machine, Tier
+from xla_cost.network.policy import NetworkPolicy
+
+#: A kind without a fit of its own takes that of the kind that moves the same bytes.
+_LIKE = {
+    "reduce-scatter": ("all-gather",),
+    "all-gather": ("reduce-scatter",),
+    "ragged-all-to-all": ("all-to-all",),
+    "send-recv": ("collective-permute",),
+    "collective-permute": ("send-recv",),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Stage:
+    """Shares per byte of vector: `load` on the busiest device's links, `sent` by a mean device."""
+
+    algorithm: str
+    load: float
+    sent: float
+    hops: float
+
+    def twice(self) -> Stage:
+        """The same step forth and back: reduce-scatter, then all-gather."""
+        return Stage(self.algorithm, 2 * self.load, 2 * self.sent, 2 * self.hops)
+
+
+@dataclass(frozen=True, slots=True)
+class Rate:
+    """A tier as a policy sees it."""
+
+    tier: Tier
+    hop_s: float
+    setup_s: float
+    fitted: bool
+    latency: bool
+    energy_j_per_byte: float
+
+    def fit(self, kind: str) -> CollectiveFit | None:
+        """The measured fit that prices `kind` here, if the policy uses fits."""
+        if not self.fitted:
+            return None
+        for name in (kind, *_LIKE.get(kind, ())):
+            found = self.tier.fit(name)
+            if found is not None:
+                return found
+        return None
+
+    def floor_s(self, kind: str) -> float:
+        """Software floor of one collective, beyond its hops."""
+        fit = self.fit(kind)
+        return fit.floor_s if fit is not None and self.latency else 0.0
+
+    def seconds(self, load_bytes: float, vector_bytes: float, hops: float, kind: str) -> float:
+        """`setup + hops * hop + load / (bandwidth * efficiency)`.
+
+        The efficiency is 1, the tier's, or that of a fit: `e * M / (M + half)` for a vector of M
+        bytes; `half`, a latency in disguise, counts only where latency does.
+        """
+        bandwidth = self.tier.bandwidth_bytes_per_s
+        fit = self.fit(kind)
+        if fit is not None:
+            bandwidth *= fit.efficiency
+            if self.latency and vector_bytes > 0.0:
+                load_bytes *= 1.0 + fit.half_bytes / vector_bytes
+        elif self.fitted:
+            bandwidth *= self.tier.efficiency
+        return self.setup_s + hops * self.hop_s + load_bytes / bandwidth
+
+
+@lru_cache(maxsize=256)
+def rates(machine: Machine, policy: NetworkPolicy) -> tuple[Rate, ...]:
+    """Every tier of `machine` under `policy`, innermost first."""
+    found: list[Rate] = []
+    for tier in machine.tiers:
+        energy = tier.energy_j_per_byte
+        if tier.through_inner:
+            energy += found[-1].energy_j_per_byte
+        found.append(
+            Rate(
+                tier,
+                tier.latency_s if policy.latency else 0.0,
+                tier.reconfiguration_s if policy.latency else 0.0,
+                policy.fitted,
+                policy.latency,
+                energy,
+            )
+        )
+    return tuple(found)
+
+
+def log2_steps(members: int) -> int:
+    """Rounds of recursive doubling."""
+    return max(0, math.ceil(math.log2(members)))
+
+
+def gather_stages(members: int, load: float, sent: float, any_algorithm: bool) -> list[Stage]:
+    """All-gather or reduce-scatter on a switched tier.
+
+    Thakur, Rabenseifner, Gropp, "Optimization of Collective Communication Operations in MPICH",
+    IJHPCA 19(1), 2005: ring (n-1) steps, recursive doubling/halving log2 n steps, all moving
+    (n-1)/n V per device; direct sends every part straight to its taker in one hop.
+    """
+    ring = Stage("ring", load, sent, members - 1)
+    if not any_algorithm:
+        return [ring]
+    return [
+        Stage("direct", load, sent, 1),
+        Stage("recursive doubling", load, sent, log2_steps(members)),
+        ring,
+    ]
+
+
+def all_reduce_stages(members: int, load: float, sent: float, rate: Rate, any_algorithm: bool,
+                      has_fit: bool) -> list[Stage]:  # fmt: skip
+    """All-reduce on a switched tier.
+
+    Twice the gather forms (Rabenseifner 2004; direct: "two-shot"), one-shot (everyone sends
+    everything, one hop), double binary tree (Sanders, Speck, Traff, Parallel Computing 35, 2009;
+    NCCL 2.4: 2 V over log2 n hops), and reduction in the switch (Klenk et al., ISCA 2020; NVLink
+    SHARP: V up and V/n down to reduce, V/n up and V down to spread, (1 + 1/n) V each way). A
+    measured fit is relative to the ring bound, so beside one no form counts as less than that.
+    """
+    stages = [stage.twice() for stage in gather_stages(members, load, sent, any_algorithm)]
+    if not any_algorithm:
+        return stages
+    steps = 2 * log2_steps(members)
+    stages.append(Stage("one-shot", members - 1, members - 1, 1))
+    stages.append(Stage("tree", 2.0, 2.0, steps))
+    if rate.tier.in_network_reduction:
+        share = 1.0 + 1.0 / members
+        stages.append(Stage("in-network", max(share, 2 * load) if has_fit else share, share, 2))
+    return stages
+
+
+def cheapest(stages: Iterable[Stage], rate: Rate, vector_bytes: float, kind: str,
+             message_bytes: float | None = None) -> Stage:  # fmt: skip
+    """The stage that takes the least time; the first of equals."""
+    message = vector_bytes if message_bytes is None else message_bytes
+    return min(stages, key=lambda s: rate.seconds(s.load * vector_bytes, message, s.hops, kind))
