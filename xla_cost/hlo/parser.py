@@ -16,7 +16,7 @@ from xla_cost.hlo.finish import Draft, finish
 from xla_cost.hlo.ir import Instruction, Module
 from xla_cost.hlo.lexing import closing
 from xla_cost.hlo.shapes import parse_shape
-from xla_cost.hlo.source import TITLES
+from xla_cost.hlo.source import ROW, TITLES
 from xla_cost.hlo.statements import (
     CLOSE_LINE,
     HEADER,
@@ -106,7 +106,6 @@ class _Reader:
     line: int = 1
     modules: list[Module] = field(default_factory=list)
     draft: Draft = field(default_factory=Draft)
-    table: str = ""  # title of the table whose lines may follow
 
     def read(self) -> tuple[Module, ...]:
         """Read everything."""
@@ -159,7 +158,6 @@ class _Reader:
             header = HEADER_LINE.match(self.text, position)
             if header is not None:
                 draft.open(header[2], self.line, is_entry=header[1] is not None)
-                self.table = ""
                 position = self._advance(position, header.end())
         return position
 
@@ -181,7 +179,7 @@ class _Reader:
         if _MODULE.match(text, position):
             return self._module_header(position)
         if self.draft.instructions is None or self.draft.is_fragment:
-            taken = self._table_line(position)
+            taken = self._table(position)
             if taken:
                 return taken
         if START.match(text, position):
@@ -193,7 +191,10 @@ class _Reader:
         match = _MODULE.match(self.text, position)
         assert match is not None
         end = match.end()
-        if self.text.startswith(",", end):
+        line_end = _end(_REST_OF_LINE, self.text, end)
+        if is_whole(self.text[end:line_end].strip() + "_") and '"' not in self.text[end:line_end]:
+            end = line_end
+        elif self.text.startswith(",", end):
             end, is_cut = gather(self.text, end, operands_seen=True)
             end = max(end, match.end())
             if is_cut:
@@ -203,15 +204,17 @@ class _Reader:
         self.draft.has_header = True
         return self._advance(position, end)
 
-    def _table_line(self, position: int) -> int:
-        """Take a title or a line of the source tables; 0 where it is none."""
+    def _table(self, position: int) -> int:
+        """Take a table of source places: its title and its rows; 0 where none begins here."""
         end = _end(_REST_OF_LINE, self.text, position)
-        line = self.text[position:end].strip()
-        if line in TITLES:
-            self.table = line
-        elif not (self.table and line[:1].isdigit() and self.draft.tables.add(self.table, line)):
+        title = self.text[position:end].strip()
+        if title not in TITLES:
             return 0
-        return end
+        position = self._advance(position, end)
+        while (row := ROW.match(self.text, position)) is not None:
+            self.draft.tables.add(title, row)
+            position = self._advance(position, row.end())
+        return position
 
     def _header(self, position: int) -> int:
         """Open a computation; 0 where none begins here."""
@@ -224,7 +227,6 @@ class _Reader:
         if self.draft.instructions is not None:
             self.draft.close(is_complete=not self.draft.is_named)
         self.draft.open(match[2] or "entry", self.line, is_entry=match[1] is not None)
-        self.table = ""
         return self._advance(position, start)
 
     def _close(self, position: int) -> int:
@@ -318,7 +320,6 @@ class _Reader:
         elif self.draft.has_header or self.draft.unparsed:
             # keep what was not understood for the module that follows
             self.draft = Draft(unparsed=self.draft.unparsed, problems=self.draft.problems)
-        self.table = ""
 
 
 def _end(pattern: re.Pattern[str], text: str, position: int) -> int:

@@ -10,8 +10,10 @@ from xla_cost.hlo.lexing import unquote
 #: Titles of the tables, as they stand alone on a line.
 TITLES = frozenset(("FileNames", "FunctionNames", "FileLocations", "StackFrames"))
 
-_NAMED = re.compile(r'\s*(\d{1,9})\s+("(?:[^"\\]++|\\.)*+")\s*')
-_FIELDS = re.compile(r"\s*(\d{1,9})\s*\{([^{}]*)\}\s*")
+#: One row of a table, with the line feeds before it: number, then a string or fields.
+ROW = re.compile(
+    r'\s*+(\d{1,9})[ \t]*+(?:("(?:[^"\\\n]++|\\.)*+")|\{([^{}\n]*+)\})[ \t]*+(?=\n|\Z)'
+)
 _FIELD = re.compile(r"(\w+)=(-?\d{1,18})")
 
 
@@ -31,18 +33,14 @@ class SourceTables:
     names: dict[tuple[str, int], str] = field(default_factory=dict)
     fields: dict[tuple[str, int], dict[str, int]] = field(default_factory=dict)
 
-    def add(self, title: str, line: str) -> bool:
-        """Take one line of the table `title`; False where it is no such line."""
-        named = _NAMED.fullmatch(line)
-        if named:
-            self.names[title, int(named[1])] = unquote(named[2])
-            return True
-        numbers = _FIELDS.fullmatch(line)
-        if numbers:
-            pairs = _FIELD.findall(numbers[2])
-            self.fields[title, int(numbers[1])] = {key: int(value) for key, value in pairs}
-            return True
-        return False
+    def add(self, title: str, row: re.Match[str]) -> None:
+        """Take one row, a match of `ROW`, of the table `title`."""
+        number, name, numbers = row.groups()
+        if name is not None:
+            self.names[title, int(number)] = unquote(name)
+        else:
+            pairs = _FIELD.findall(numbers)
+            self.fields[title, int(number)] = {key: int(value) for key, value in pairs}
 
     def frames(self, frame_id: int) -> tuple[Frame, ...]:
         """The stack from the innermost frame outwards; empty for an unknown number.
