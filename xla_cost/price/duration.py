@@ -19,7 +19,7 @@ from xla_cost.kernel_time.seconds import WIDER
 from xla_cost.machine import Machine
 from xla_cost.network import CollectiveTime, collective_time
 from xla_cost.policy import Policy
-from xla_cost.price.schedule import COMPUTE, Segments
+from xla_cost.price.schedule import COMPUTE, Stages
 from xla_cost.price.tasks import Task
 from xla_cost.program import Collective, Matmul, Op
 
@@ -27,19 +27,18 @@ Bound = Literal["compute", "memory", "network", "latency", "nothing"]
 
 #: formats that a machine either has or does not: nobody means "fp4" and wants fp8
 _NO_SUBSTITUTE = ("fp4", "fp8", "int4", "int8")
-#: collectives whose payload grows with the load of the busiest expert rank
-_TO_EXPERTS = ("all-to-all", "ragged-all-to-all")
 
 
 @dataclass(frozen=True, slots=True)
 class TaskTime:
-    """One execution of a task. A kernel has one segment on stream 0, a collective its phases.
+    """One execution of a task. A kernel has one stage on stream 0, a collective its phases.
 
-    `ideal_compute_s` and `ideal_memory_s` are its FLOPs and bytes at peak.
+    `seconds` is busy time, all streams added. `ideal_compute_s` and `ideal_memory_s` are its
+    FLOPs and bytes at peak.
     """
 
     seconds: float
-    segments: Segments
+    stages: Stages
     bound: Bound
     ideal_compute_s: float = 0.0
     ideal_memory_s: float = 0.0
@@ -113,8 +112,8 @@ def _kernel(task: Task, machine: Machine, policy: Policy, rate: Callable[[str], 
         bound = "nothing"
     elif launch_s >= 0.5 * seconds:
         bound = "latency"
-    segments = ((COMPUTE, seconds),) if seconds else ()
-    return TaskTime(seconds, segments, bound, compute_s, memory_s)
+    stages = (((COMPUTE, seconds),),) if seconds else ()
+    return TaskTime(seconds, stages, bound, compute_s, memory_s)
 
 
 def _fitted_s(task: Task, op: Op, matmuls: tuple[Matmul, ...], machine: Machine) -> float:
@@ -148,15 +147,20 @@ def _loaded(op: Op, imbalance: float) -> tuple[Matmul, ...]:
 def _collective(
     collective: Collective, machine: Machine, policy: Policy, stream_of: dict[str, int]
 ) -> TaskTime:
-    if policy.expert_imbalance != 1.0 and collective.kind in _TO_EXPERTS:
-        collective = replace(
-            collective,
-            payload_bytes=ceil(collective.payload_bytes * policy.expert_imbalance),
-            result_bytes=ceil(collective.result_bytes * policy.expert_imbalance),
-        )
     time = collective_time(collective, machine, policy)
-    segments = tuple(
-        (stream_of[phase.tier], phase.seconds) for phase in time.phases if phase.seconds
+    stages: list[list[tuple[int, float]]] = []
+    stage_end_s = 0.0
+    for phase in sorted(time.phases, key=lambda phase: phase.start_s):
+        if not phase.seconds:
+            continue
+        part = (stream_of[phase.tier], phase.seconds)
+        together = stages and phase.start_s < stage_end_s * (1.0 - 1e-9)
+        if together and all(stream != part[0] for stream, _ in stages[-1]):
+            stages[-1].append(part)
+        else:
+            stages.append([part])
+        stage_end_s = max(stage_end_s, phase.end_s)
+    busy_s = sum(seconds for stage in stages for _, seconds in stage)
+    return TaskTime(
+        busy_s, tuple(map(tuple, stages)), "network" if busy_s else "nothing", collective=time
     )
-    seconds = sum(seconds for _, seconds in segments)
-    return TaskTime(seconds, segments, "network" if seconds else "nothing", collective=time)

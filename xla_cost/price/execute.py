@@ -1,8 +1,9 @@
 """From seconds per task to seconds of the whole program: bodies, loops, branches.
 
 Bodies are evaluated inner ones first, without recursion. A loop of many trips is not unrolled:
-where its iterations may overlap, four are scheduled, and the time between the ends of the
-second and the third is what each further one adds.
+where its iterations may overlap, a few are scheduled until each (or every two, as two may be in
+flight) adds the same time and the same compute; that is what each further one adds. Where no
+such rhythm shows, iterations are costed one after the other, which is certain.
 """
 
 from __future__ import annotations
@@ -11,13 +12,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from xla_cost.price.exposure import compute_busy_s, exposed_s
-from xla_cost.price.schedule import COMPUTE, Run, Scheduled, Segments, Work, schedule
+from xla_cost.price.schedule import COMPUTE, Run, Scheduled, Stages, Work, schedule
 from xla_cost.price.tasks import TaskBody, TaskGraph
 
 #: a body run this many times in a row
 Key = tuple[int, int]
 
-_UNROLLED = 4
+#: iterations scheduled to look for a rhythm of one, or of two
+_UNROLLED = {1: 5, 2: 8}
 _SAME = 1e-9
 
 
@@ -49,12 +51,12 @@ class Execution:
     entry: Key
 
 
-def execute(graph: TaskGraph, segments: Sequence[Segments], overlap: bool) -> Execution:
-    """Schedules `graph`, task i doing `segments[i]`; `overlap` lets iterations overlap."""
+def execute(graph: TaskGraph, stages: Sequence[Stages], overlap: bool) -> Execution:
+    """Schedules `graph`, task i doing `stages[i]`; `overlap` lets iterations overlap."""
     runs: dict[Key, BodyRun] = {}
     for number, body in enumerate(graph.bodies):
         for trips in graph.trips_of[number]:
-            runs[number, trips] = _run(body, trips, segments, runs, overlap)
+            runs[number, trips] = _run(body, trips, stages, runs, overlap)
     entry = (len(graph.bodies) - 1, 1)
     executions, exposed = _totals(graph, runs, entry)
     return Execution(runs[entry].seconds, executions, exposed, runs, entry)
@@ -63,7 +65,7 @@ def execute(graph: TaskGraph, segments: Sequence[Segments], overlap: bool) -> Ex
 def _run(
     body: TaskBody,
     trips: int,
-    segments: Sequence[Segments],
+    stages: Sequence[Stages],
     runs: dict[Key, BodyRun],
     overlap: bool,
 ) -> BodyRun:
@@ -72,13 +74,13 @@ def _run(
     streams: set[int] = set()
     for index, step in enumerate(body.steps):
         if step.task >= 0:
-            item = Work(segments[step.task])
+            item = Work(stages[step.task])
         else:
             inner = max(step.bodies, key=lambda number: runs[number, step.trips].seconds)
             chosen[index] = inner
             item = _block(runs[inner, step.trips])
         work.append(item)
-        streams.update(stream for stream, _ in item.segments)
+        streams.update(stream for stage in item.stages for stream, _ in stage)
     seconds, iteration_s, scheduled, exposed = _trips(body, trips, work, overlap)
     return BodyRun(
         seconds, iteration_s, tuple(sorted(streams)), scheduled, tuple(work), exposed, chosen
@@ -88,7 +90,7 @@ def _run(
 def _block(run: BodyRun) -> Work:
     if run.seconds <= 0.0:
         return Work(())
-    return Work(tuple((stream, run.seconds) for stream in run.streams), is_block=True)
+    return Work((tuple((stream, run.seconds) for stream in run.streams),), is_block=True)
 
 
 def _trips(
@@ -106,25 +108,39 @@ def _trips(
 
     exposed = [0.0] * count
     if overlap and trips > 1 and not body.barrier:
-        copies = min(trips, _UNROLLED)
-        scheduled = schedule(body, work, copies)
-        ends = scheduled.iteration_ends_s
-        if trips <= _UNROLLED:
-            by_step(exposed_s(scheduled.runs, covers), 1.0, exposed)
-            return max(ends), max(ends) / trips, scheduled, tuple(exposed)
-        window = (ends[1], ends[2])
-        step_s = ends[2] - ends[1]
-        busy = sum(s for w in work for stream, s in w.segments if stream == COMPUTE)
-        if abs(compute_busy_s(scheduled.runs, window) - busy) <= _SAME * max(ends[-1], busy):
-            by_step(exposed_s(scheduled.runs, covers), 1.0, exposed)
-            more = trips - _UNROLLED
-            by_step(exposed_s(scheduled.runs, covers, window), more, exposed)
-            return ends[-1] + more * step_s, step_s, scheduled, tuple(exposed)
-        # not periodic with period one: keep to what is certain, iterations one by one
+        busy_s = sum(s for w in work for stage in w.stages for own, s in stage if own == COMPUTE)
+        for period, least in _UNROLLED.items():
+            copies = min(trips, least + (trips - least) % period)
+            scheduled = schedule(body, work, copies)
+            end_s = max(scheduled.iteration_ends_s)
+            if copies == trips:
+                by_step(exposed_s(scheduled.runs, covers), 1.0, exposed)
+                return end_s, end_s / trips, scheduled, tuple(exposed)
+            window = _rhythm(scheduled, period, busy_s * period)
+            if window is not None:
+                more = (trips - copies) / period
+                by_step(exposed_s(scheduled.runs, covers), 1.0, exposed)
+                by_step(exposed_s(scheduled.runs, covers, window), more, exposed)
+                added_s = window[1] - window[0]
+                return end_s + more * added_s, added_s / period, scheduled, tuple(exposed)
     scheduled = schedule(body, work)
     by_step(exposed_s(scheduled.runs, covers), trips, exposed)
-    end = scheduled.iteration_ends_s[0]
-    return end * trips, end, scheduled, tuple(exposed)
+    end_s = scheduled.iteration_ends_s[0]
+    return end_s * trips, end_s, scheduled, tuple(exposed)
+
+
+def _rhythm(scheduled: Scheduled, period: int, busy_s: float) -> tuple[float, float] | None:
+    """A window of `period` iterations that the one before equals; None if there is none.
+
+    Looks before the last iteration, which has none after it to compete with.
+    """
+    ends = scheduled.iteration_ends_s[:-1]
+    window = (ends[-1 - period], ends[-1])
+    before = (ends[-1 - 2 * period], ends[-1 - period])
+    tolerance = _SAME * ends[-1]
+    same = abs((window[1] - window[0]) - (before[1] - before[0])) <= tolerance
+    whole = abs(compute_busy_s(scheduled.runs, window) - busy_s) <= tolerance
+    return window if same and whole else None
 
 
 def _totals(

@@ -50,7 +50,7 @@ class Energy:
     """Joules per device; times `devices` is the whole run.
 
     compute_j: FLOPs (times what a kernel skips) at the machine's joule per FLOP
-    network_j: bytes each device sends on a tier at the tier's joule per byte
+    network_j: bytes a mean device puts on a tier's links at the tier's joule per byte
     static_j:  static power for the whole latency
     """
 
@@ -80,8 +80,7 @@ def energy_of(
 ) -> Energy:
     """Energy of `executions[i]` runs of each task in a program that takes `latency_s`."""
     per_flop: dict[str, float] = {}
-    per_byte = {tier.name: tier.energy_j_per_byte for tier in machine.tiers}
-    network = dict.fromkeys(per_byte, 0.0)
+    network = {tier.name: 0.0 for tier in machine.tiers}
     compute_j = 0.0
     for task, time, count in zip(tasks, times, executions, strict=True):
         for matmul in task.op.matmuls:
@@ -92,5 +91,5 @@ def energy_of(
             compute_j += matmul.flops * task.op.work * rate * count
         if time.collective is not None:
             for phase in time.collective.phases:
-                network[phase.tier] += phase.bytes * per_byte[phase.tier] * count
+                network[phase.tier] += phase.energy_j * count
     return Energy(compute_j, network, machine.static_w * latency_s, devices)

@@ -24,12 +24,13 @@ def price(program: Program, machine: Machine | str, under: Policy | str = "calib
     graph = task_graph(program, rules)
     times = task_times(graph.tasks, machine, rules)
     execution = execute(
-        graph, [time.segments for time in times], overlap=rules.iterations_in_flight > 1
+        graph, [time.stages for time in times], overlap=rules.iterations_in_flight > 1
     )
     busy = [0.0] * (1 + len(machine.tiers))
     for time, count in zip(times, execution.executions, strict=True):
-        for stream, seconds in time.segments:
-            busy[stream] += seconds * count
+        for stage in time.stages:
+            for stream, seconds in stage:
+                busy[stream] += seconds * count
     return Estimate(
         program=program,
         machine=machine,

@@ -4,8 +4,9 @@ Streams: 0 is compute, the others are communication, one per network tier. A str
 thing at a time (XLA's latency-hiding scheduler allows one collective in flight per class). A
 step starts when what it needs is done and its stream is free; of several that wait for a
 stream the first in program order goes, iterations in order. A collective that passes several
-tiers runs its segments one after the other, each on its tier's stream. A loop or a branch is a
-block: it takes all streams its body uses from its start to its end.
+tiers runs its stages one after the other, each on its tier's stream (or on several, where the
+algorithm uses them side by side). A loop or a branch is a block: it takes all streams its body
+uses from its start to its end.
 
 So at any time before the end something runs: every start is the end of something else. That is
 why exposed communication equals latency less compute, which the tests check.
@@ -21,19 +22,21 @@ from xla_cost.price.tasks import TaskBody
 
 COMPUTE = 0
 
-#: what a step does, in order: (stream, seconds); of a block the streams run at once
-Segments = tuple[tuple[int, float], ...]
+#: what runs side by side: (stream, seconds) each, on different streams
+Stage = tuple[tuple[int, float], ...]
+#: what a step does: stages, each after the one before
+Stages = tuple[Stage, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Work:
-    """The segments of a step; a block holds all its streams for the same time."""
+    """The stages of a step; a block has one and takes all its streams at the same moment."""
 
-    segments: Segments
+    stages: Stages
     is_block: bool = False
 
 
-#: (start_s, end_s, stream, position in the unrolled graph, segment); of a block one per stream
+#: (start_s, end_s, stream, position in the unrolled graph, stage); of a block one per stream
 Run = tuple[float, float, int, int, int]
 
 
@@ -62,12 +65,13 @@ def schedule(body: TaskBody, work: Sequence[Work], copies: int = 1) -> Scheduled
     graph = _unrolled(body, copies)
     count = len(work)
     waits = list(graph.waits)
-    streams = 1 + max((stream for w in work for stream, _ in w.segments), default=0)
+    streams = 1 + max((s for w in work for stage in w.stages for s, _ in stage), default=0)
     queues: list[list[int]] = [[] for _ in range(streams)]
     is_free = [True] * streams
-    at_segment = [0] * (count * copies)
-    running: list[tuple[float, int]] = []
-    started: set[int] = set()
+    at_stage = [0] * (count * copies)
+    left = [0] * (count * copies)  # parts of the current stage still to be done
+    running: list[tuple[float, int, int]] = []
+    started: set[int] = set()  # blocks
     runs: list[Run] = []
     ends = [0.0] * copies
     now = 0.0
@@ -82,33 +86,32 @@ def schedule(body: TaskBody, work: Sequence[Work], copies: int = 1) -> Scheduled
             for successor in graph.successors[done]:
                 waits[successor] -= 1
                 if not waits[successor]:
-                    enqueue(successor, pending)
+                    if successor < graph.gates and work[successor % count].stages:
+                        enqueue(successor)
+                    else:
+                        pending.append(successor)
 
-    def enqueue(position: int, pending: list[int]) -> None:
-        segments = work[position % count].segments if position < graph.gates else ()
-        if not segments:
-            pending.append(position)
-        elif work[position % count].is_block:
-            for stream, _ in segments:
-                heappush(queues[stream], position)
-        else:
-            heappush(queues[segments[0][0]], position)
+    def enqueue(position: int) -> None:
+        stage = work[position % count].stages[at_stage[position]]
+        left[position] = len(stage)
+        for stream, _ in stage:
+            heappush(queues[stream], position)
 
-    def start(position: int) -> None:
+    def start(position: int, stream: int) -> None:
         item = work[position % count]
-        segment = at_segment[position]
-        taken = item.segments if item.is_block else (item.segments[segment],)
-        for stream, seconds in taken:
-            is_free[stream] = False
-            runs.append((now, now + seconds, stream, position, segment))
+        stage = item.stages[at_stage[position]]
         if item.is_block:
             started.add(position)
-        heappush(running, (now + taken[0][1], position))
+        for own, seconds in stage:
+            if item.is_block or own == stream:
+                is_free[own] = False
+                runs.append((now, now + seconds, own, position, at_stage[position]))
+                heappush(running, (now + seconds, position, own))
 
     def dispatch() -> None:
         """Starts what can start, first in program order first."""
         while True:
-            best = -1
+            best, where = -1, 0
             for stream in range(streams):
                 queue = queues[stream]
                 while queue and queue[0] in started:
@@ -117,39 +120,37 @@ def schedule(body: TaskBody, work: Sequence[Work], copies: int = 1) -> Scheduled
                     continue
                 position = queue[0]
                 item = work[position % count]
-                if item.is_block and not all(is_free[s] for s, _ in item.segments):
+                if item.is_block and not all(is_free[own] for own, _ in item.stages[0]):
                     continue
                 if best < 0 or position < best:
                     best, where = position, stream
             if best < 0:
                 return
             heappop(queues[where])
-            start(best)
+            start(best, where)
 
-    initial: list[int] = []
+    free_at_once = []
     for position in range(len(waits)):
         if not waits[position]:
-            enqueue(position, initial)
-    for position in initial:
+            if position < graph.gates and work[position % count].stages:
+                enqueue(position)
+            else:
+                free_at_once.append(position)
+    for position in free_at_once:
         finish(position)
     dispatch()
     while running:
         now = running[0][0]
         while running and running[0][0] == now:
-            position = heappop(running)[1]
-            item = work[position % count]
-            if item.is_block:
-                for stream, _ in item.segments:
-                    is_free[stream] = True
-                finish(position)
-                continue
-            segment = at_segment[position]
-            is_free[item.segments[segment][0]] = True
-            at_segment[position] = segment + 1
-            if segment + 1 < len(item.segments):
-                heappush(queues[item.segments[segment + 1][0]], position)
-            else:
-                finish(position)
+            _, position, stream = heappop(running)
+            is_free[stream] = True
+            left[position] -= 1
+            if not left[position]:
+                at_stage[position] += 1
+                if at_stage[position] < len(work[position % count].stages):
+                    enqueue(position)
+                else:
+                    finish(position)
         dispatch()
     return Scheduled(tuple(runs), tuple(ends))
 

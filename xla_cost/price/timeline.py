@@ -81,7 +81,7 @@ def timeline(
                         execution.executions[step.task], iteration, step.task,
                     )
                 )  # fmt: skip
-            elif stream == run.work[index].segments[0][0]:  # a block runs on several streams
+            elif stream == run.work[index].stages[0][0][0]:  # a block runs on several streams
                 inner = (run.chosen[index], step.trips)
                 drawn = len(execution.runs[inner].scheduled.iteration_ends_s)
                 loops.append(
