@@ -16,6 +16,7 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
 
 from xla_cost.errors import XlaCostError
 
@@ -43,7 +44,7 @@ def _check_nodes(where: str, nodes: Sequence[float], values: Sequence[object]) -
             f"{where}: {len(nodes)} nodes with {len(values)} values; "
             "must be as many of both, at least one"
         )
-    if any(b <= a for a, b in zip(nodes, nodes[1:], strict=False)):
+    if any(b <= a for a, b in pairwise(nodes)):
         raise XlaCostError(f"{where}: nodes {list(nodes)}; must increase strictly")
 
 

@@ -15,8 +15,8 @@ class Request:
 
     __slots__ = (
         "arrival", "cached", "done", "finish", "first_token", "growth", "index", "input_tokens",
-        "joined_context", "joined_index", "last_index", "last_token", "output_tokens", "prefilled", "preempted",
-        "prompt", "reserved", "sent", "steps",
+        "joined_context", "joined_index", "last_index", "last_token", "output_tokens",
+        "preempted", "prefilled", "prompt", "reserved", "sent", "steps",
     )  # fmt: skip
 
     def __init__(

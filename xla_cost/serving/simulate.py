@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import gc
 import time
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -92,7 +94,8 @@ class _Simulation:
     def run(self) -> Run:
         began = time.perf_counter()
         self.env.process(self._source())
-        self.env.run(until=self._stop)
+        with _no_garbage_collection():
+            self.env.run(until=self._stop)
         now = self.env.now
         self._samples.sort()
         window = tuple(b - a for a, b in zip(self._window_start, self._totals, strict=True))
@@ -158,7 +161,8 @@ class _Simulation:
             target = None
             if first and request.steps:
                 target = self._route("decode")
-                yield target.claim(request)
+                if not target.claim_now(request):
+                    yield target.claim(request)
             worker = self._route("prefill")
             yield worker.prefill(request)
             self._prefilled(request, worker.name)
@@ -169,8 +173,11 @@ class _Simulation:
                 return
             if target is None:
                 target = self._route("decode")
-                yield target.claim(request)
-            yield self.env.timeout(self._transfer_ticks(request, worker, target))
+                if not target.claim_now(request):
+                    yield target.claim(request)
+            ticks = self._transfer_ticks(request, worker, target)
+            if ticks:
+                yield self.env.timeout(ticks)
             worker.release(request)
             self._note("arrived", request, target.name)
             if (yield target.decode(request)):
@@ -247,6 +254,18 @@ class _Simulation:
     def _note(self, what: str, request: Request, where: str) -> None:
         if self._log is not None:
             self._log((to_s(self.env.now), what, request.index, where))
+
+
+@contextmanager
+def _no_garbage_collection() -> Iterator[None]:
+    """Events and processes form no cycles that outlive them; looking for some costs a third."""
+    was_on = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_on:
+            gc.enable()
 
 
 def _measured(load: Load) -> int:

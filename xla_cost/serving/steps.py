@@ -64,7 +64,7 @@ def step_ticks(pieces: tuple[Piece, ...], context: int) -> int:
 def _stretch(
     pieces: tuple[Piece, ...], index: int, context: int, growth: int, most: int
 ) -> tuple[int, int, int]:
-    """Steps that stay in piece `index` (at most `most`), ticks of the first, ticks added per step."""
+    """Steps (at most `most`) inside piece `index`, ticks of the first, ticks added per step."""
     start, base, slope = pieces[index]
     steps = most
     if growth > 0 and index + 1 < len(pieces):

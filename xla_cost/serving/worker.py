@@ -79,12 +79,18 @@ class Worker:
         self._poke()
         return request.done
 
+    def claim_now(self, request: Request) -> bool:
+        """Take a place in the batch and memory if nobody waits and both are there."""
+        if self.claims or not self._try_place(request):
+            return False
+        self._cut_to(self._memory_steps())
+        return True
+
     def claim(self, request: Request) -> Any:
         """Ask for a place in the batch and memory. The event fires when both are there."""
         event = self.env.event()
         self.claims.append((request, event))
         self.meter.decode_waiting.change(self.env.now, 1)
-        self._grant()
         return event
 
     def decode(self, request: Request) -> Any:
