@@ -14,14 +14,14 @@ import numpy as np
 from flax import nnx
 from jax import shard_map
 from jax.sharding import AxisType, Mesh, NamedSharding, PartitionSpec
+
+from xla_cost.errors import XlaCostError
 from xla_cost.models import transformer
 from xla_cost.models.config import ModelConfig
 from xla_cost.models.layout import Layout, resolve
 from xla_cost.models.plan import Plan
 from xla_cost.models.step import Step
 from xla_cost.models.workload import Workload
-
-from xla_cost.errors import XlaCostError
 
 
 @dataclass(frozen=True)
@@ -53,23 +53,27 @@ def build(workload: Workload, plan: Plan, mesh_shape: tuple[int, ...]) -> ModelP
     step = Step.of(workload, layout)
     graph, weights, specs = _weights(workload, layout, mesh)
     tokens = PartitionSpec(layout.token_axes or None)
+    ids = _abstract((layout.padded_tokens,), jnp.int32, tokens, mesh)
+    arguments: tuple[Any, ...] = (weights, ids)
+    in_specs: tuple[Any, ...] = (specs, tokens)
+    cache_spec = PartitionSpec(None, layout.token_axes or None, None)
+    if layout.decode:
+        cache_spec = PartitionSpec(None, layout.batch_axes or None, layout.seq_axes or None, None)
+        arguments = (weights, _caches(workload, layout, cache_spec, mesh), ids,
+                     _abstract((), jnp.int32, PartitionSpec(), mesh))  # fmt: skip
+        in_specs = (specs, cache_spec, tokens, PartitionSpec())
+    forward = transformer.decode if layout.decode else transformer.prefill
 
-    def run(weights: Any, ids: Any) -> Any:
-        return transformer.prefill(nnx.merge(graph, weights), ids, step)
+    def run(weights: Any, *inputs: Any) -> Any:
+        return forward(nnx.merge(graph, weights), *inputs, step)
 
     rows = tuple(axis for axis in layout.batch_axes if axis not in layout.vocab_axes)
-    out_specs = (
-        PartitionSpec(rows or None, layout.vocab_axes or None),
-        PartitionSpec(None, layout.token_axes or None, None),
-        PartitionSpec(layout.mesh_axes),
-    )
-    fn = shard_map(run, mesh=mesh, in_specs=(specs, tokens), out_specs=out_specs, check_vma=False)
-    ids = jax.ShapeDtypeStruct(
-        (layout.padded_tokens,), jnp.int32, sharding=NamedSharding(mesh, tokens)
-    )
+    logits_spec = PartitionSpec(rows or None, layout.vocab_axes or None)
+    out_specs = (logits_spec, cache_spec, PartitionSpec(layout.mesh_axes))
+    fn = shard_map(run, mesh=mesh, in_specs=in_specs, out_specs=out_specs, check_vma=False)
     return ModelProgram(
         fn=fn,
-        args=(weights, ids),
+        args=arguments,
         mesh=mesh,
         layout=layout,
         weights_bytes=sum(_local_bytes(leaf, layout) for leaf in jax.tree.leaves(weights)),
@@ -81,7 +85,7 @@ def build(workload: Workload, plan: Plan, mesh_shape: tuple[int, ...]) -> ModelP
 
 def make_mesh(layout: Layout) -> Mesh:
     """A mesh over the first devices of this process, in device order."""
-    devices = jax.devices()
+    devices = jax.devices("cpu")
     if len(devices) < layout.devices:
         raise XlaCostError(
             f"mesh: {layout.devices} devices, expected at most the {len(devices)} of this process "
@@ -117,10 +121,30 @@ def _weights(workload: Workload, layout: Layout, mesh: Mesh) -> tuple[Any, Any, 
         padded = tuple(-(-n // size) * size for n, size in zip(shape, sizes, strict=True))
         spec = PartitionSpec(*(a or None for a in axes))
         dtype = workload.formats.dtype(variable.get_metadata()["part"])
-        leaf = jax.ShapeDtypeStruct(padded, dtype, sharding=NamedSharding(mesh, spec))
-        leaves.append((path, leaf))
+        leaves.append((path, _abstract(padded, dtype, spec, mesh)))
         specs.append((path, spec))
     return graph, _nested(leaves), _nested(specs)
+
+
+def _caches(
+    workload: Workload, layout: Layout, spec: PartitionSpec, mesh: Mesh
+) -> transformer.Caches:
+    """Abstract latent caches per stack of layers and micro-batch."""
+    config = workload.model
+    rows = layout.rows * layout.batch_ranks
+    slots = layout.positions * layout.seq_ranks
+    dtype = workload.formats.dtype("kv_cache")
+    stacks = {"dense_layers": config.first_k_dense_replace, "moe_layers": config.moe_layers}
+    return {
+        name: [_abstract((layers, rows, slots, config.latent_dim), dtype, spec, mesh)]
+        * layout.microbatches
+        for name, layers in stacks.items()
+        if layers
+    }
+
+
+def _abstract(shape: tuple[int, ...], dtype: Any, spec: PartitionSpec, mesh: Mesh) -> Any:
+    return jax.ShapeDtypeStruct(shape, dtype, sharding=NamedSharding(mesh, spec))
 
 
 def _nested(flat: list[tuple[tuple[Any, ...], Any]]) -> dict[str, Any]:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 import jax
 from jax import lax
+
 from xla_cost.models.layout import Axes, Layout
 
 Array = jax.Array

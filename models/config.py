@@ -1,4 +1,4 @@
-"""Model configurations of the DeepSeek family: frozen, validated, read by name or from Hugging Face.
+"""Model configurations of the DeepSeek family: frozen, validated, by name or from Hugging Face.
 
 Field names are those of a Hugging Face `config.json`, so that a figure can be looked up there.
 """

@@ -12,10 +12,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from xla_cost.models.plan import MESH_AXES, Plan
-from xla_cost.models.workload import Workload
+import jax
+import jax.numpy as jnp
+from jax import lax
 
 from xla_cost.errors import XlaCostError
+from xla_cost.models.plan import MESH_AXES, Plan
+from xla_cost.models.workload import Workload
 
 #: More sequences are split over an axis only while padding the batch wastes no more than
 #: this share of it; the rest of the axis then splits positions (prefill) or the cache (decode).
@@ -122,7 +125,7 @@ class Layout:
         """
         flat = self.fold(rank, self.group_axes) * self.tokens + index
         stride = 1 if self.decode else self.positions
-        local_row, j = flat // stride, flat % stride
+        local_row, j = divide(flat, stride)
         first = self.fold(rank, self.batch_axes) * self.microbatches + microbatch
         row = first * self.rows + local_row
         # rows beyond the group's own are padding, not the next group's first ones
@@ -286,6 +289,17 @@ def _local_sizes(workload: Workload, counts: Mapping[str, int]) -> tuple[int, in
     else:
         rows = more_rows
     return rows, positions, rows * positions // heads
+
+
+def divide(index: Any, by: int) -> tuple[Any, Any]:
+    """Quotient and remainder of a non-negative index.
+
+    For jax arrays in two instructions; `//` would add a dozen that handle signs.
+    """
+    if isinstance(index, jax.Array):
+        divisor = jnp.asarray(by, index.dtype)
+        return lax.div(index, divisor), lax.rem(index, divisor)
+    return index // by, index % by
 
 
 def _round_up(value: int, multiple: int) -> int:

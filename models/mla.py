@@ -13,6 +13,8 @@ import jax
 import jax.numpy as jnp
 from flax import nnx
 from jax import lax
+
+from xla_cost.models.attend import attend_causal, attend_to_cache, query_positions, stripe_positions
 from xla_cost.models.config import ModelConfig
 from xla_cost.models.layers import Array, RMSNorm, contract, parameter, project, rotate
 from xla_cost.models.step import Step
@@ -57,8 +59,8 @@ class LatentAttention(nnx.Module):  # type: ignore[misc]
         stripe = comm.rank(layout.query_axes)
         own = lax.dynamic_index_in_dim(stream, stripe, keepdims=False) if stripes > 1 else stream[0]
 
-        query = self._queries(own, _query_positions(step), step)
-        latents = self._latents(stream, _stripe_positions(step)[:, None, :], step)
+        query = self._queries(own, query_positions(step), step)
+        latents = self._latents(stream, stripe_positions(step)[:, None, :], step)
         cache = latents[0]
         if stripes > 1:
             cache = lax.dynamic_index_in_dim(latents, stripe, keepdims=False)
@@ -71,7 +73,7 @@ class LatentAttention(nnx.Module):  # type: ignore[misc]
             latents = comm.all_gather(latents, layout.latent_axes, dim=1)
         latents = latents.astype(step.result)
         keys, values = self._expand(latents, step)
-        mixed = _attend(query, keys, values, step)  # [rows, heads, positions, v]
+        mixed = attend_causal(query, keys, values, step)  # [rows, heads, positions, v]
         with jax.named_scope("out"):
             out = contract(
                 mixed, self.out[...], [(1, 0), (3, 1)], operand=step.operand("attention"),
@@ -82,6 +84,42 @@ class LatentAttention(nnx.Module):  # type: ignore[misc]
                 out.reshape(rows * positions, out.shape[-1]), layout.head_axes
             )
         return out, cache
+
+    def decode(self, x: Array, cache: Array, position: Array, step: Step) -> tuple[Array, Array]:
+        """Attention output and the new cache entries of one token per sequence.
+
+        `x` [tokens, hidden] is the normed stream, `cache` [rows, slots, latent_dim] this
+        layer's cache before this token, `position` the token's. Returns [tokens, hidden]
+        and [rows, latent_dim] in the cache format.
+        """
+        layout, comm, operand = step.layout, step.comm, step.operand("attention")
+        nope = step.config.qk_nope_head_dim
+        with jax.named_scope("gather"):
+            stream = comm.all_gather(x, layout.group_axes)[: layout.rows]
+        position_of_row = jnp.broadcast_to(position, (layout.rows,))
+        query = self._queries(stream, position_of_row, step)
+        entries = self._latents(stream, position_of_row, step)
+        with jax.named_scope("k_up"):
+            absorbed = contract(
+                query[..., :nope], self.k_up[...], [(2, 2)], batch=[(1, 1)],
+                operand=operand, result=step.result,
+            )  # fmt: skip
+            rotary = jnp.moveaxis(query[..., nope:], 1, 0)
+            query = jnp.concatenate([absorbed, rotary], axis=-1)
+        mixed = attend_to_cache(query, cache, entries, position, step)
+        with jax.named_scope("v_up"):
+            mixed = contract(
+                mixed, self.v_up[...], [(2, 0)], batch=[(1, 1)], operand=operand, result=step.result
+            )
+        with jax.named_scope("out"):
+            out = contract(
+                mixed, self.out[...], [(0, 0), (2, 1)], operand=operand, result=step.result
+            )
+        with jax.named_scope("scatter"):
+            missing = layout.tokens * layout.size(layout.head_axes) - out.shape[0]
+            if missing:
+                out = jnp.pad(out, ((0, missing), (0, 0)))
+            return comm.reduce_scatter(out, layout.head_axes), entries
 
     def _queries(self, x: Array, positions: Array, step: Step) -> Array:
         """Queries [.., heads, qk_head_dim] with their rotary part turned."""
@@ -115,43 +153,3 @@ class LatentAttention(nnx.Module):  # type: ignore[misc]
             keys = jnp.concatenate([keys, shared], axis=-1)
         with jax.named_scope("v_up"):
             return keys, project(latent, self.v_up[...], operand, step.result)
-
-
-def _stripe_positions(step: Step) -> Array:
-    """Positions [query stripes, positions] of the gathered stream."""
-    layout = step.layout
-    stripes = layout.size(layout.query_axes)
-    rank = step.comm.rank(layout.latent_axes) * stripes + lax.iota(jnp.int32, stripes)
-    return lax.iota(jnp.int32, layout.positions) * layout.seq_ranks + rank[:, None]
-
-
-def _query_positions(step: Step) -> Array:
-    """Positions [positions] of this device's queries."""
-    layout = step.layout
-    local = lax.iota(jnp.int32, layout.positions)
-    return local * layout.seq_ranks + step.comm.rank(layout.seq_axes)
-
-
-def _attend(query: Array, keys: Array, values: Array, step: Step) -> Array:
-    """Causal softmax attention, [rows, heads, positions, v_head_dim].
-
-    Keys of all sequence ranks lie one after the other: key (r, j) has position j * R + r.
-    """
-    layout, operand = step.layout, step.formats.dtype("scores")
-    name = "scores"
-    if step.attention == "flash":
-        name = f"scores/kernel[flash_attention,work={layout.causal_work:.6g}]"
-    with jax.named_scope(name):
-        scores = contract(
-            query, keys, [(3, 3)], batch=[(0, 0), (2, 2)], operand=operand, result=step.result
-        )
-        scores = scores.astype(jnp.float32) * step.config.qk_head_dim**-0.5
-        index = lax.iota(jnp.int32, keys.shape[1])
-        key_position = index % layout.positions * layout.seq_ranks + index // layout.positions
-        visible = key_position[None, :] <= _query_positions(step)[:, None]
-        scores = jnp.where(visible, scores, -jnp.inf)
-        weights = jnp.exp(scores - jnp.max(scores, axis=-1, keepdims=True))
-        weights = weights / jnp.sum(weights, axis=-1, keepdims=True)
-        return contract(
-            weights, values, [(3, 1)], batch=[(0, 0), (1, 2)], operand=operand, result=step.result
-        )

@@ -13,8 +13,10 @@ import jax
 import jax.numpy as jnp
 from flax import nnx
 from jax import lax
+
 from xla_cost.models.config import ModelConfig
 from xla_cost.models.layers import Array, GatedFFN, contract, parameter, project, silu
+from xla_cost.models.layout import divide
 from xla_cost.models.step import Step
 
 
@@ -100,7 +102,7 @@ def assign_slots(bin_of_item: Array, bins: int, capacity: int) -> Slots:
     slot = jnp.where(fits, clipped * capacity + place, bins * capacity)
     slot_of_item = jnp.zeros((n,), jnp.int32).at[order].set(slot, unique_indices=True)
     slots = lax.iota(jnp.int32, bins * capacity)
-    which, nth = slots // capacity, slots % capacity
+    which, nth = divide(slots, capacity)
     item_of_slot = order[jnp.minimum(starts[which] + nth, n - 1)]
     dropped = jnp.sum(jnp.maximum(counts - capacity, 0))
     return Slots(item_of_slot, nth < counts[which], slot_of_item, dropped)
@@ -152,7 +154,7 @@ class MixtureOfExperts(nnx.Module):  # type: ignore[misc]
         """`x` [tokens, hidden] to the same shape, and the dropped (token, expert) pairs."""
         with jax.named_scope("router"):
             routing = self.router(x, valid, step)
-        route = _prefill_route
+        route = _by_device if step.layout.decode else _by_expert
         out, dropped = route(self.experts, x, routing, step)
         if self.has_shared:
             with jax.named_scope("shared"):
@@ -160,32 +162,73 @@ class MixtureOfExperts(nnx.Module):  # type: ignore[misc]
         return out, dropped
 
 
-def expert_capacity(tokens: int, config: ModelConfig, factor: float) -> int:
-    """Rows a device keeps per expert for `tokens` tokens: its fair share times `factor`."""
-    return math.ceil(factor * tokens * config.num_experts_per_tok / config.n_routed_experts)
+def fair_share(items: int, bins: int, step: Step) -> int:
+    """Slots per bin that hold `items` spread evenly over `bins`, times the capacity factor."""
+    return math.ceil(step.capacity_factor * items / bins)
 
 
-def _prefill_route(experts: Experts, x: Array, routing: Routing, step: Step) -> tuple[Array, Array]:
+def _by_expert(experts: Experts, x: Array, routing: Routing, step: Step) -> tuple[Array, Array]:
     """One buffer per (source device, expert): experts need no second sorting on arrival."""
     config, comm, axes = step.config, step.comm, step.layout.expert_axes
     tokens, hidden = x.shape
     k = config.num_experts_per_tok
-    capacity = expert_capacity(tokens, config, step.capacity_factor)
+    capacity = fair_share(tokens * k, config.n_routed_experts, step)
     with jax.named_scope("dispatch"):
         with jax.named_scope("permute"):
             slots = assign_slots(routing.experts.reshape(-1), config.n_routed_experts, capacity)
-            sent = x.astype(step.formats.dtype("dispatch"))[slots.item_of_slot // k]
+            sent = x.astype(step.operand("dispatch"))[divide(slots.item_of_slot, k)[0]]
             sent = sent.reshape(config.n_routed_experts, capacity, hidden)
         arrived = comm.all_to_all(sent, axes, split=0, concat=1)
     with jax.named_scope("experts"):
         done = experts(arrived, step)
     with jax.named_scope("combine"):
-        back = comm.all_to_all(done.astype(step.formats.dtype("combine")), axes, split=1, concat=0)
+        back = comm.all_to_all(done.astype(step.operand("combine")), axes, split=1, concat=0)
         with jax.named_scope("permute"):
             rows = back.reshape(config.n_routed_experts * capacity, hidden)
-            return combine(
-                rows, slots.slot_of_item.reshape(tokens, k), routing, step
-            ), slots.dropped
+            out = combine(rows, slots.slot_of_item.reshape(tokens, k), routing, step)
+    return out, slots.dropped
+
+
+def _by_device(experts: Experts, x: Array, routing: Routing, step: Step) -> tuple[Array, Array]:
+    """One buffer per (source, destination) device, sorted by expert on arrival.
+
+    A decode step has fewer tokens per device than there are experts, so buffers per expert
+    would be mostly empty. The expert's number travels in binary, as a few more columns.
+    """
+    config, comm, axes = step.config, step.comm, step.layout.expert_axes
+    (tokens, hidden), k = x.shape, config.num_experts_per_tok
+    ranks = step.layout.size(axes)
+    local = config.n_routed_experts // ranks
+    capacity = fair_share(tokens * k, ranks, step)
+    with jax.named_scope("dispatch"):
+        with jax.named_scope("permute"):
+            chosen = routing.experts.reshape(-1)
+            device, expert = divide(chosen, local)
+            slots = assign_slots(device, ranks, capacity)
+            number = jnp.where(slots.filled, expert[slots.item_of_slot] + 1, 0)
+            bits = number[:, None] >> lax.iota(jnp.int32, local.bit_length()) & 1
+            sent = x.astype(step.operand("dispatch"))[divide(slots.item_of_slot, k)[0]]
+            sent = jnp.concatenate([sent, bits.astype(sent.dtype)], axis=-1)
+        arrived = comm.all_to_all(sent, axes, split=0, concat=0)
+        with jax.named_scope("permute"):
+            bits = arrived[:, hidden:].astype(jnp.int32) << lax.iota(jnp.int32, local.bit_length())
+            number = jnp.sum(bits, axis=-1)
+            bins = jnp.where(number > 0, number - 1, local)
+            rows_per_expert = fair_share(ranks * tokens * k, config.n_routed_experts, step)
+            inner = assign_slots(bins, local, rows_per_expert)
+            sorted_rows = arrived[:, :hidden][inner.item_of_slot]
+    with jax.named_scope("experts"):
+        done = experts(sorted_rows.reshape(local, rows_per_expert, hidden), step)
+    with jax.named_scope("combine"):
+        with jax.named_scope("permute"):
+            done = done.reshape(local * rows_per_expert, hidden).astype(step.operand("combine"))
+            kept = inner.slot_of_item < done.shape[0]
+            done = done[jnp.minimum(inner.slot_of_item, done.shape[0] - 1)]
+            done = jnp.where(kept[:, None], done, jnp.zeros_like(done))
+        back = comm.all_to_all(done, axes, split=0, concat=0)
+        with jax.named_scope("permute"):
+            out = combine(back, slots.slot_of_item.reshape(tokens, k), routing, step)
+    return out, slots.dropped + inner.dropped
 
 
 def combine(rows: Array, slot: Array, routing: Routing, step: Step) -> Array:

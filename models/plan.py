@@ -39,7 +39,7 @@ class Plan:
     def __post_init__(self) -> None:
         if sorted(self.axis_order) != sorted(MESH_AXES):
             raise XlaCostError(
-                f"plan {self.name}: axis_order = {self.axis_order}, expected x, y and z in any order"
+                f"plan {self.name}: axis_order = {self.axis_order}, expected x, y, z in any order"
             )
         for logical, axes in self.rules:
             if logical not in LOGICAL_AXES or not set(axes) <= set(MESH_AXES):

@@ -8,8 +8,11 @@ import jax
 import jax.numpy as jnp
 from flax import nnx
 from jax import lax
+
+from xla_cost.models.attend import write_entries
 from xla_cost.models.config import ModelConfig
 from xla_cost.models.layers import Array, GatedFFN, RMSNorm, parameter, project
+from xla_cost.models.layout import divide
 from xla_cost.models.mla import LatentAttention
 from xla_cost.models.moe import MixtureOfExperts
 from xla_cost.models.step import Step
@@ -37,6 +40,16 @@ class DecoderLayer(nnx.Module):  # type: ignore[misc]
         h, dropped = self._feed_forward(h + out, step, microbatch)
         return h, cache, dropped
 
+    def decode(
+        self, h: Array, cache: Array, position: Array, step: Step, microbatch: int
+    ) -> tuple[Array, Array, Array]:
+        """Next residual [tokens, hidden], new cache entries [rows, latent_dim], dropped pairs."""
+        x = self.attention_norm(h)
+        with jax.named_scope("attention"):
+            out, entries = self.attention.decode(x, cache, position, step)
+        h, dropped = self._feed_forward(h + out, step, microbatch)
+        return h, entries, dropped
+
     def _feed_forward(self, h: Array, step: Step, microbatch: int) -> tuple[Array, Array]:
         layout, comm = step.layout, step.comm
         x = self.ffn_norm(h)
@@ -61,8 +74,7 @@ def valid_tokens(step: Step, microbatch: int, gathered: tuple[str, ...]) -> Arra
     ranks = dict(step.comm.ranks())
     left = lax.iota(jnp.int32, group)[:, None]
     for axis in reversed(gathered):
-        size = layout.size((axis,))
-        ranks[axis], left = left % size, left // size
+        left, ranks[axis] = divide(left, layout.size((axis,)))
     index = lax.iota(jnp.int32, layout.tokens)[None, :]
     row, position = layout.token_coordinates(ranks, index, microbatch)
     valid = (row < layout.batch) & (position < layout.seq)
@@ -113,31 +125,70 @@ def embed(model: Transformer, ids: Array, step: Step) -> list[Array]:
         return [h[m * layout.tokens : (m + 1) * layout.tokens] for m in range(layout.microbatches)]
 
 
-def prefill(model: Transformer, ids: Array, step: Step) -> tuple[Array, Array, Array]:
+Caches = dict[str, list[Array]]
+
+
+def prefill(model: Transformer, ids: Array, step: Step) -> tuple[Array, Caches, Array]:
     """Logits, cache entries and dropped pairs of one device.
 
-    `ids` [microbatches * tokens]. Returns logits [rows of the group, this device's words],
-    cache entries [layers, microbatches * tokens, latent_dim], dropped pairs [1].
+    `ids` [microbatches * tokens]. Returns logits [rows, this device's words], cache
+    entries per stack of layers and micro-batch, each [layers, tokens, latent_dim], and the
+    number of dropped (token, expert) pairs, [1].
     """
     streams = embed(model, ids, step)
-    caches, dropped = [], jnp.zeros((), jnp.int32)
+    entries: Caches = {}
+    dropped = jnp.zeros((), jnp.int32)
     for name, stack in model.stacks():
         graph, weights = nnx.split(stack)
 
         def body(carry: Any, layer_weights: Any, graph: Any = graph) -> Any:
             layer = nnx.merge(graph, layer_weights)
             done = [layer.prefill(h, step, m) for m, h in enumerate(carry)]
-            entries = jnp.concatenate([cache for _, cache, _ in done])
-            return [h for h, _, _ in done], (entries, sum(lost for _, _, lost in done))
+            return [h for h, _, _ in done], ([e for _, e, _ in done], [d for _, _, d in done])
 
         with jax.named_scope(name):
-            streams, (entries, lost) = lax.scan(body, streams, weights)
-        caches.append(entries)
-        dropped = dropped + jnp.sum(lost)
+            streams, (entries[name], lost) = lax.scan(body, streams, weights)
+        dropped = dropped + sum(jnp.sum(one) for one in lost)
     with jax.named_scope("head"):
-        last = [last_tokens(h, step) for h in streams]
-        logits = head(model, jnp.concatenate(last), step)
-    return logits, jnp.concatenate(caches), dropped[None]
+        last = jnp.concatenate([last_tokens(h, step) for h in streams])
+        logits = head(model, last, step)
+    return logits, entries, dropped[None]
+
+
+def decode(
+    model: Transformer, caches: Caches, ids: Array, position: Array, step: Step
+) -> tuple[Array, Caches, Array]:
+    """Logits, updated caches and dropped pairs of one device, for one token per sequence.
+
+    `caches` per stack and micro-batch [layers, rows, slots, latent_dim], `ids`
+    [microbatches * tokens], `position` the scalar position of the token in every sequence.
+    Inside the loop the cache is only read; its new entries are written once, after it.
+    """
+    streams = embed(model, ids, step)
+    updated: Caches = {}
+    dropped = jnp.zeros((), jnp.int32)
+    for name, stack in model.stacks():
+        graph, weights = nnx.split(stack)
+
+        def body(carry: Any, xs: Any, graph: Any = graph) -> Any:
+            layer_weights, cache = xs
+            layer = nnx.merge(graph, layer_weights)
+            done = [layer.decode(h, cache[m], position, step, m) for m, h in enumerate(carry)]
+            return [h for h, _, _ in done], ([e for _, e, _ in done], [d for _, _, d in done])
+
+        with jax.named_scope(name):
+            streams, (entries, lost) = lax.scan(body, streams, (weights, caches[name]))
+            with jax.named_scope("cache_update"):
+                updated[name] = [
+                    write_entries(old, new, position, step)
+                    for old, new in zip(caches[name], entries, strict=True)
+                ]
+        dropped = dropped + sum(jnp.sum(one) for one in lost)
+    with jax.named_scope("head"):
+        layout, comm = step.layout, step.comm
+        rows = [comm.all_gather(h, layout.group_axes)[: layout.rows] for h in streams]
+        logits = head(model, jnp.concatenate(rows), step)
+    return logits, updated, dropped[None]
 
 
 def last_tokens(h: Array, step: Step) -> Array:

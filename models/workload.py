@@ -5,10 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Literal
 
+from xla_cost.errors import XlaCostError
 from xla_cost.models.config import ModelConfig
 from xla_cost.models.formats import Formats
-
-from xla_cost.errors import XlaCostError
 
 
 @dataclass(frozen=True, slots=True)

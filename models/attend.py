@@ -1,0 +1,124 @@
+"""Softmax attention of this device's heads: causal over a sequence, or one token over a cache."""
+
+from __future__ import annotations
+
+import contextlib
+
+import jax
+import jax.numpy as jnp
+from jax import lax
+
+from xla_cost.models.layers import Array, contract
+from xla_cost.models.step import Step
+
+#: A score that no softmax notices; finite, so that a rank which sees no key makes no NaN.
+_HIDDEN = -1e30
+
+
+def stripe_positions(step: Step) -> Array:
+    """Positions [query stripes, positions] of the gathered stream."""
+    layout = step.layout
+    stripes = layout.size(layout.query_axes)
+    rank = step.comm.rank(layout.latent_axes) * stripes + lax.iota(jnp.int32, stripes)
+    return lax.iota(jnp.int32, layout.positions) * layout.seq_ranks + rank[:, None]
+
+
+def query_positions(step: Step) -> Array:
+    """Positions [positions] of this device's queries."""
+    layout = step.layout
+    local = lax.iota(jnp.int32, layout.positions)
+    return local * layout.seq_ranks + step.comm.rank(layout.seq_axes)
+
+
+def attend_causal(query: Array, keys: Array, values: Array, step: Step) -> Array:
+    """Causal attention, [rows, heads, positions, v_head_dim].
+
+    `query` [rows, positions, heads, qk_head_dim], `keys` and `values` [rows, seq, heads, ..].
+    Keys of all sequence ranks lie one after the other: key (r, j) has position j * R + r.
+    """
+    layout, operand = step.layout, step.operand("scores")
+    name = "scores"
+    if step.attention == "flash":
+        name = f"scores/kernel[flash_attention,work={layout.causal_work:.6g}]"
+    with jax.named_scope(name):
+        scores = contract(
+            query, keys, [(3, 3)], batch=[(0, 0), (2, 2)], operand=operand, result=step.result
+        )
+        ranks = (layout.seq_ranks, layout.positions)
+        stripe, local = (lax.broadcasted_iota(jnp.int32, ranks, dim) for dim in (0, 1))
+        key_position = (local * layout.seq_ranks + stripe).reshape(-1)
+        visible = key_position[None, :] <= query_positions(step)[:, None]
+        scores = scores.astype(jnp.float32) * step.config.qk_head_dim**-0.5
+        scores = jnp.where(visible, scores, _HIDDEN)
+        weights = jnp.exp(scores - jnp.max(scores, axis=-1, keepdims=True))
+        weights = weights / jnp.sum(weights, axis=-1, keepdims=True)
+        return contract(
+            weights, values, [(3, 1)], batch=[(0, 0), (1, 2)], operand=operand, result=step.result
+        )
+
+
+def attend_to_cache(
+    query: Array, cache: Array, entries: Array, position: Array, step: Step
+) -> Array:
+    """Attention of one token per sequence to the latent cache and to itself.
+
+    `query` [heads, rows, latent_dim] is absorbed, `cache` [rows, slots, latent_dim] lacks the
+    token, `entries` [rows, latent_dim] are its own. Returns latents [rows, heads,
+    kv_lora_rank]; where the cache is split over sequence ranks, each gets its share of the
+    (padded) rows.
+    """
+    layout, comm, operand = step.layout, step.comm, step.operand("scores")
+    kernel: contextlib.AbstractContextManager[object] = contextlib.nullcontext()
+    if step.attention == "flash":
+        kernel = jax.named_scope("kernel[mla_decode]")
+    with jax.named_scope("scores"):
+        with kernel:
+            latents = write_entries(cache[None], entries[None], position, step)[0]
+            scores = contract(
+                query, latents, [(2, 2)], batch=[(1, 0)], operand=operand, result=step.result
+            )
+            scores = scores.astype(jnp.float32) * step.config.qk_head_dim**-0.5
+            slots = lax.iota(jnp.int32, cache.shape[1])
+            visible = slots * layout.seq_ranks + comm.rank(layout.seq_axes) <= position
+            scores = jnp.where(visible, scores, _HIDDEN)
+            highest = jnp.max(scores, axis=-1, keepdims=True)
+            weights = jnp.exp(scores - highest)
+            total = jnp.sum(weights, axis=-1, keepdims=True)
+            values = latents[..., : step.config.kv_lora_rank]
+            if layout.seq_ranks == 1:
+                return contract(
+                    weights / total, values, [(2, 1)], batch=[(0, 0)], operand=operand,
+                    result=step.result,
+                )  # fmt: skip
+            mixed = contract(
+                weights, values, [(2, 1)], batch=[(0, 0)], operand=operand, result=jnp.float32
+            )
+        return _merge(mixed, total, highest, step)
+
+
+def _merge(mixed: Array, total: Array, highest: Array, step: Step) -> Array:
+    """Softmax over all sequence ranks from each rank's sums (arXiv 2311.01282, 3.1)."""
+    layout, comm = step.layout, step.comm
+    with jax.named_scope("merge"):
+        scale = jnp.exp(highest - comm.all_max(highest, layout.seq_axes))
+        sums = jnp.concatenate([mixed * scale, total * scale], axis=-1)
+        missing = layout.tokens * layout.size(layout.group_axes) - layout.rows
+        sums = jnp.pad(sums, ((0, missing), (0, 0), (0, 0)))
+        sums = comm.reduce_scatter(sums, layout.seq_axes)
+        # padding rows are all zero: keep them so instead of dividing by zero
+        divisor = jnp.maximum(sums[..., -1:], jnp.finfo(jnp.float32).tiny)
+        return (sums[..., :-1] / divisor).astype(step.result)
+
+
+def write_entries(cache: Array, entries: Array, position: Array, step: Step) -> Array:
+    """`cache` [layers, rows, slots, latent_dim] with `entries` [layers, rows, latent_dim] put
+    at `position`, on the one sequence rank that holds it.
+    """
+    layout = step.layout
+    slot = lax.div(position, jnp.int32(layout.seq_ranks))
+    start = (jnp.int32(0), jnp.int32(0), slot, jnp.int32(0))
+    new = entries[:, :, None, :]
+    if layout.seq_ranks > 1:
+        mine = step.comm.rank(layout.seq_axes) == lax.rem(position, jnp.int32(layout.seq_ranks))
+        new = jnp.where(mine, new, lax.dynamic_slice(cache, start, new.shape))
+    return lax.dynamic_update_slice(cache, new, start)
