@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -57,6 +58,9 @@ _RULES = (
     ),
 )
 
+#: 0 prints everything, 1 warnings and errors (jax's own setting), 2 errors, 3 nothing.
+_HIDES_WARNINGS = 2
+
 #: Says only that logging is not set up; carries nothing.
 _NOISE = re.compile(r"All log messages before absl::InitializeLog\(\) is called")
 
@@ -81,7 +85,7 @@ def parse_warnings(
     `hlo_text` is the module they are about: its tables turn a `stack_frame_id` into file
     and line. Equal warnings are given once.
     """
-    known: dict[CompilerWarning, None] = {}
+    known: dict[CompilerWarning, None] = dict.fromkeys(_hidden_warnings())
     rest: list[str] = []
     sources = SourceLines(hlo_text)
     for line in lines:
@@ -91,6 +95,16 @@ def parse_warnings(
         elif not _NOISE.search(line):
             rest.append(line)
     return tuple(known), rest
+
+
+def _hidden_warnings() -> Iterable[CompilerWarning]:
+    """Say so when the user's environment keeps XLA from printing warnings at all."""
+    level = os.environ.get("TF_CPP_MIN_LOG_LEVEL", "")
+    if level.isdigit() and int(level) >= _HIDES_WARNINGS:
+        text = f"TF_CPP_MIN_LOG_LEVEL={level} hides XLA's warnings"
+        yield CompilerWarning(
+            "warnings-hidden", "", "", "", 0, text, "unset TF_CPP_MIN_LOG_LEVEL to see them"
+        )
 
 
 def _read(rule: _Rule, line: str, sources: SourceLines) -> CompilerWarning:
