@@ -10,7 +10,7 @@ import os
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack
 from types import TracebackType
-from typing import Any, Generic, TypeVar
+from typing import Any, TypeVar
 
 from xla_cost.errors import XlaCostError
 
@@ -18,28 +18,21 @@ T = TypeVar("T")
 R = TypeVar("R")
 
 
-class Workers(Generic[T, R]):
-    """Run `function` on tasks, unordered; a context manager that owns its cluster.
+class Workers:
+    """A context manager that runs tasks over processes and owns its cluster.
 
     `address` is a dask scheduler (`tcp://host:port`); without one a local cluster of
     `processes` single-threaded workers starts on first use; `processes=0` runs in this
-    process. `function` must be importable by name and its arguments plain values.
+    process.
     """
 
-    def __init__(
-        self,
-        function: Callable[[T], R],
-        *,
-        processes: int | None = None,
-        address: str | None = None,
-    ) -> None:
-        self._function = function
+    def __init__(self, *, processes: int | None = None, address: str | None = None) -> None:
         self._processes = (os.cpu_count() or 1) if processes is None else processes
         self._address = address
         self._stack = ExitStack()
         self._client: Any = None
 
-    def __enter__(self) -> Workers[T, R]:
+    def __enter__(self) -> Workers:
         return self
 
     def __exit__(
@@ -50,15 +43,16 @@ class Workers(Generic[T, R]):
     ) -> None:
         self._stack.close()
 
-    def map(self, tasks: Iterable[T]) -> Iterator[tuple[T, R]]:
-        """(task, result) as they finish. `tasks` is consumed lazily, a few ahead.
+    def map(self, function: Callable[[T], R], tasks: Iterable[T]) -> Iterator[tuple[T, R]]:
+        """(task, `function(task)`) as they finish. `tasks` is consumed lazily, a few ahead.
 
         A generator may therefore look at results so far before it yields its next task.
+        `function` must be importable by name and its arguments plain values.
         An exception of a task is raised here.
         """
         if self._processes == 0 and self._address is None:
             for task in tasks:
-                yield task, self._function(task)
+                yield task, function(task)
             return
         iterator = iter(tasks)
         running: Any = None
@@ -73,7 +67,7 @@ class Workers(Generic[T, R]):
                     exhausted = True
                     break
                 client = self._connect()
-                future = client.submit(self._function, task, pure=False)
+                future = client.submit(function, task, pure=False)
                 by_key[future.key] = task
                 if running is None:
                     from distributed import as_completed

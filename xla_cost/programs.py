@@ -105,6 +105,14 @@ def cached_program(request: Request, cache: Cache) -> Program | None:
     return None if stored is None else program_io.program_from_json(stored["program"])
 
 
+def store_program(request: Request, program: Program, cache: Cache) -> None:
+    """Keep a program that was derived rather than partitioned; `facts` say so."""
+    from xla_cost import program_io
+
+    facts = {"notes": ["computed from ledgers at other batches, proved affine"]}
+    cache.put_json(request.key(), {"program": program_io.program_to_json(program), "facts": facts})
+
+
 def model_hlo(request: Request) -> tuple[Any, Any]:
     """(PartitionedHlo, ModelProgram) of a model, always partitioned anew."""
     from xla_cost.lowering import ensure_devices, partition

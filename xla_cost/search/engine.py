@@ -124,8 +124,7 @@ def search(
     *,
     top: int = 10,
     need_fit: bool = True,
-    processes: int | None = None,
-    cluster: str | None = None,
+    workers: Workers | None = None,
     progress: Callable[[int, int], None] = lambda done, total: None,
 ) -> SearchResult:
     """Rank `candidates` of `problem` on `machine` under `policy`.
@@ -133,7 +132,7 @@ def search(
     Pruning by bound never changes the best `top`: a candidate is skipped only when a
     latency it cannot beat is above the `top`-th best found. `progress(done, total)` is
     called after each candidate. With `need_fit` a candidate that exceeds the memory is
-    rejected with both figures.
+    rejected with both figures. `workers` lower what is not cached; without them this process.
     """
     start = time.perf_counter()
     account = _Account(machine, policy, top, need_fit, [], [])
@@ -163,13 +162,12 @@ def search(
             if not account.beaten(candidate, bound_s):
                 yield candidate
 
-    with Workers(problem.lower, processes=processes, address=cluster) as workers:
-        lowered_count = 0
-        for candidate, lowered in workers.map(unbeaten()):
-            account.take(candidate, lowered)
-            lowered_count += 1
-            done += 1
-            progress(done, total)
+    lowered_count = 0
+    for candidate, lowered in (workers or Workers(processes=0)).map(problem.lower, unbeaten()):
+        account.take(candidate, lowered)
+        lowered_count += 1
+        done += 1
+        progress(done, total)
     progress(total, total)
     account.ranking.sort(key=lambda ranked: (ranked.estimate.latency_s, ranked.candidate))
     return SearchResult(

@@ -12,7 +12,9 @@ from xla_cost.models.needs import gathered_bytes, needed_flops
 from xla_cost.models.plan import get_plan
 from xla_cost.models.workload import Workload
 from xla_cost.price import Policy
-from xla_cost.programs import Request, cached_program, model_program, workload_of
+from xla_cost.program import Program
+from xla_cost.programs import Request, cached_program, model_program, store_program, workload_of
+from xla_cost.search.affine import interpolate, is_affine
 from xla_cost.search.candidates import Candidate
 from xla_cost.search.engine import Lowered
 
@@ -21,11 +23,14 @@ from xla_cost.search.engine import Lowered
 class ModelProblem:
     """A workload of a shipped model. `request` fixes all but mesh, plan, placement, batches.
 
-    Implements `xla_cost.search.engine.Problem`.
+    `batches` names other batches of the same workload that are or will be searched: where
+    three of them are in the cache and prove the program affine in the batch, one in between
+    is computed from them instead of lowered. Implements `xla_cost.search.engine.Problem`.
     """
 
     request: Request
     cache: Cache = field(default_factory=Cache)
+    batches: tuple[int, ...] = ()
 
     def reject(self, candidate: Candidate) -> str | None:
         """The reason for which the plan cannot be laid out on the mesh, or None."""
@@ -56,9 +61,14 @@ class ModelProblem:
         return cached_program(self.request_of(candidate), self.cache)
 
     def lower(self, candidate: Candidate) -> Lowered:
-        """Partition `candidate` unless another process has done it meanwhile."""
+        """Partition `candidate` unless it is cached or follows from other batches."""
+        request = self.request_of(candidate)
+        program = self._from_other_batches(candidate)
+        if program is not None:
+            store_program(request, program, self.cache)
+            return program
         try:
-            return model_program(self.request_of(candidate), self.cache).program
+            return model_program(request, self.cache).program
         except XlaCostError as error:
             return str(error)
 
@@ -72,6 +82,40 @@ class ModelProblem:
             placement="" if candidate.placement == "xyz" else candidate.placement,
             microbatches=candidate.microbatches,
         )
+
+    def _from_other_batches(self, candidate: Candidate) -> Program | None:
+        batch = self.request.batch
+        known: dict[int, Program] = {}
+        for other in self.batches:
+            if other != batch:
+                request = replace(self.request_of(candidate), batch=other)
+                program = cached_program(request, self.cache)
+                if program is not None:
+                    known[other] = program
+        if len(known) < 3 or not min(known) < batch < max(known):
+            return None
+        low, high = min(known), max(known)
+        middle = min(known.keys() - {low, high}, key=lambda other: abs(other - batch))
+        if not self._split_alike(candidate, (low, middle, high, batch)):
+            return None
+        first, second = (low, known[low]), (high, known[high])
+        if not is_affine(first, second, (middle, known[middle])):
+            return None
+        return interpolate(first, second, batch)
+
+    def _split_alike(self, candidate: Candidate, batches: tuple[int, ...]) -> bool:
+        """Whether every batch is laid out the same way and fills its devices without rounding."""
+        layouts = []
+        for batch in batches:
+            problem = replace(self, request=replace(self.request, batch=batch))
+            layout = problem._layout(candidate)
+            workload = problem._workload(candidate)
+            experts = workload.model.n_routed_experts
+            slots = layout.tokens * workload.model.num_experts_per_tok * workload.capacity_factor
+            if slots % experts:
+                return False
+            layouts.append(replace(layout, batch=0, rows=0, tokens=0))
+        return all(layout == layouts[0] for layout in layouts)
 
     def _workload(self, candidate: Candidate) -> Workload:
         return workload_of(self.request_of(candidate))

@@ -67,6 +67,10 @@ class SweepSpec:
                                     devices, machine, policy,
                                 )  # fmt: skip
 
+    def batches(self, point: Point) -> tuple[int, ...]:
+        """The batches that are swept with all else as in `point`, ascending."""
+        return tuple(sorted({batch for seq, batch in self.workloads if seq == point.seq}))
+
     def to_dict(self) -> dict[str, Any]:
         """Plain values, the same for equal specs; what a result folder is keyed by."""
         return asdict(self)

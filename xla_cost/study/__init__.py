@@ -1,0 +1,1 @@
+"""The reproduction of the published study of photonic prefill, and what survives of it."""

@@ -1,0 +1,168 @@
+"""Run a sweep: search every point, keep each result as soon as it is there.
+
+The folder holds `spec.json`, one file per finished point under `points/`, and at the end the
+tables. Every file appears whole or not at all, so a killed sweep goes on where it stopped.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Iterator
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from xla_cost.cache import code_version
+from xla_cost.errors import XlaCostError
+from xla_cost.jsonio import canonical_json, read_json, write_json
+from xla_cost.machine import load
+from xla_cost.parallel import Workers
+from xla_cost.price import policy
+from xla_cost.programs import ATTENTION, Request, parse_mesh
+from xla_cost.search.candidates import Candidate, space
+from xla_cost.search.engine import SearchResult, search
+from xla_cost.search.model_problem import ModelProblem
+from xla_cost.sweep.spec import Point, SweepSpec
+
+
+@dataclass(frozen=True, slots=True)
+class SweepResult:
+    """The finished rows of a sweep, in the order of its points."""
+
+    rows: tuple[dict[str, Any], ...]
+    computed: int
+    reused: int
+
+
+def run_sweep(
+    spec: SweepSpec,
+    out: Path,
+    *,
+    workers: Workers,
+    progress: Callable[[int, int], None] = lambda done, total: None,
+) -> SweepResult:
+    """Every point of `spec`, from `out` where an earlier run left it, else searched now.
+
+    Raises XlaCostError when `out` holds another sweep, or an unknown model, machine, plan or
+    policy is named (before anything is computed).
+    """
+    _claim(spec, out)
+    points = list(spec.points())
+    for point in points:
+        load(point.machine)
+        policy(point.policy)
+    rows: dict[Point, dict[str, Any]] = {}
+    computed = 0
+    for done, point in enumerate(_computing_order(spec, points)):
+        progress(done, len(points))
+        path = out / "points" / f"{_digest(point)}.json"
+        row = _finished(path)
+        if row is None:
+            row = asdict(point) | _search_point(spec, point, workers)
+            write_json(path, {"code": code_version(), "row": row})
+            computed += 1
+        rows[point] = row
+    progress(len(points), len(points))
+    return SweepResult(tuple(rows[point] for point in points), computed, len(points) - computed)
+
+
+def _computing_order(spec: SweepSpec, points: list[Point]) -> list[Point]:
+    """Smallest, largest and middle batch first: the others may then follow from those."""
+
+    def rank(point: Point) -> int:
+        batches = spec.batches(point)
+        first = (0, len(batches) - 1, len(batches) // 2)
+        index = batches.index(point.batch)
+        return first.index(index) if index in first else len(first) + index
+
+    return sorted(points, key=rank)
+
+
+def _claim(spec: SweepSpec, out: Path) -> None:
+    """Make `out` this sweep's folder, or refuse one that belongs to another."""
+    (out / "points").mkdir(parents=True, exist_ok=True)
+    path = out / "spec.json"
+    wanted = spec.to_dict()
+    if path.exists():
+        if canonical_json(read_json(path)) != canonical_json(wanted):
+            raise XlaCostError(
+                f"{out}: holds another sweep ({path.name} differs); expected an empty folder or "
+                "the one this spec was started in"
+            )
+    else:
+        write_json(path, wanted)
+
+
+def _digest(point: Point) -> str:
+    return hashlib.sha256(canonical_json(asdict(point)).encode()).hexdigest()[:24]
+
+
+def _finished(path: Path) -> dict[str, Any] | None:
+    """The row in `path`, unless it is missing, damaged or made by other code."""
+    if not path.exists():
+        return None
+    try:
+        stored = read_json(path)
+    except XlaCostError:
+        return None
+    if not isinstance(stored, dict) or stored.get("code") != code_version():
+        return None
+    row: dict[str, Any] = stored["row"]
+    return row
+
+
+def _search_point(spec: SweepSpec, point: Point, workers: Workers) -> dict[str, Any]:
+    """The best candidate of `point` and what it costs; `why` says why there is none."""
+    assumptions = policy(point.policy)
+    request = Request(
+        model=point.model,
+        mesh=(point.devices, 1, 1),
+        seq=point.seq,
+        batch=point.batch,
+        phase=point.phase,
+        format=point.format,
+        attention=ATTENTION.get(assumptions.name, "flash"),
+    )
+    problem = ModelProblem(request, batches=spec.batches(point))
+    found = search(
+        problem,
+        tuple(_candidates(spec, point)),
+        load(point.machine),
+        assumptions,
+        top=1,
+        need_fit=assumptions.name != "study",
+        workers=workers,
+    )
+    return _row(found)
+
+
+def _candidates(spec: SweepSpec, point: Point) -> Iterator[Candidate]:
+    if isinstance(spec.meshes, str):
+        yield from space(point.devices, spec.plans)
+        return
+    for text in spec.meshes:
+        mesh = parse_mesh(text)
+        for plan in spec.plans:
+            candidate = Candidate(plan, mesh)
+            if candidate.devices == point.devices:
+                yield candidate
+
+
+def _row(found: SearchResult) -> dict[str, Any]:
+    row: dict[str, Any] = {"candidates": found.candidates, "evaluated": found.evaluated}
+    if not found.ranking:
+        why = found.rejected[0].why if found.rejected else "no mesh of the spec has these devices"
+        return row | {"why": why}
+    best = found.ranking[0]
+    estimate = best.estimate
+    return row | {
+        "mesh": "x".join(map(str, best.candidate.mesh)),
+        "plan": best.candidate.plan,
+        "latency_s": estimate.latency_s,
+        "compute_s": estimate.compute_s,
+        "comm_s": estimate.comm_s,
+        "exposed_comm_s": estimate.exposed_comm_s,
+        "energy_j": estimate.energy_j,
+        "fits": estimate.memory.fits,
+        "marks": "; ".join(estimate.machine.marks),
+    }
