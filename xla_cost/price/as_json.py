@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 from xla_cost.program import Body, Branch, Collective, Loop, Op, Program
@@ -63,6 +64,7 @@ def result_json(estimate: Estimate) -> dict[str, Any]:
         "machine_hash": machine.content_hash,
         "marks": list(machine.marks),
         "policy": estimate.policy.describe(),
+        "network_policy": asdict(estimate.network),
         "compute_s": estimate.compute_s,
         "comm_s": estimate.comm_s,
         "exposed_comm_s": estimate.exposed_comm_s,

@@ -72,7 +72,8 @@ class Comparison:
         the other's size.
         """
         first, second = self.first, self.second
-        if first.program is not second.program or first.policy != second.policy:
+        same_rules = (first.policy, first.network) == (second.policy, second.network)
+        if first.program is not second.program or not same_rules:
             return {}
         try:
             return _shapley(first.machine, second.machine, self._latency_on)
@@ -83,7 +84,8 @@ class Comparison:
         for known in (self.first, self.second):
             if machine == known.machine:
                 return known.latency_s
-        return price(self.first.program, machine, self.first.policy).latency_s
+        one = self.first
+        return price(one.program, machine, one.policy, one.network).latency_s
 
     @cached_property
     def by_scope(self) -> tuple[ScopeDifference, ...]:
@@ -174,7 +176,7 @@ def _differs(choice: str, first: Machine, second: Machine) -> bool:
     return (
         dict(first.peak_flops) != dict(second.peak_flops)
         or first.memory_bytes_per_s != second.memory_bytes_per_s
-        or first.kernel_times != second.kernel_times
+        or first.efficiency != second.efficiency
     )
 
 

@@ -17,11 +17,11 @@ from xla_cost import kernel_time
 from xla_cost.errors import XlaCostError
 from xla_cost.kernel_time.seconds import WIDER
 from xla_cost.machine import Machine
-from xla_cost.network import CollectiveTime, collective_time
+from xla_cost.network import CollectiveTime, NetworkPolicy, collective_time
 from xla_cost.policy import Policy
 from xla_cost.price.schedule import COMPUTE, Stages
 from xla_cost.price.tasks import Task
-from xla_cost.program import Collective, Matmul, Op
+from xla_cost.program import Matmul, Op
 
 Bound = Literal["compute", "memory", "network", "latency", "nothing"]
 
@@ -45,8 +45,13 @@ class TaskTime:
     collective: CollectiveTime | None = None
 
 
-def task_times(tasks: Sequence[Task], machine: Machine, policy: Policy) -> tuple[TaskTime, ...]:
-    """The time of every task; equal collectives and equal kernels are computed once."""
+def task_times(
+    tasks: Sequence[Task], machine: Machine, policy: Policy, network: NetworkPolicy, devices: int
+) -> tuple[TaskTime, ...]:
+    """The time of every task; equal collectives and equal kernels are computed once.
+
+    `devices` run the program, which decides how large a slice of a torus is.
+    """
     tier_of = {tier.name: 1 + index for index, tier in enumerate(machine.tiers)}
     rate = _rates(machine, policy)
     known: dict[object, TaskTime] = {}
@@ -59,7 +64,8 @@ def task_times(tasks: Sequence[Task], machine: Machine, policy: Policy) -> tuple
         time = known.get(key)
         if time is None:
             if op.collective is not None:
-                time = _collective(op.collective, machine, policy, tier_of)
+                priced = collective_time(op.collective, machine, network, devices)
+                time = _collective(priced, tier_of)
             else:
                 time = _kernel(task, machine, policy, rate)
             known[key] = time
@@ -144,10 +150,7 @@ def _loaded(op: Op, imbalance: float) -> tuple[Matmul, ...]:
     )
 
 
-def _collective(
-    collective: Collective, machine: Machine, policy: Policy, stream_of: dict[str, int]
-) -> TaskTime:
-    time = collective_time(collective, machine, policy)
+def _collective(time: CollectiveTime, stream_of: dict[str, int]) -> TaskTime:
     stages: list[list[tuple[int, float]]] = []
     stage_end_s = 0.0
     for phase in sorted(time.phases, key=lambda phase: phase.start_s):

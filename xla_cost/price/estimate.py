@@ -8,6 +8,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from xla_cost.machine import Machine
+from xla_cost.network import NetworkPolicy
 from xla_cost.policy import Policy
 from xla_cost.price.duration import TaskTime
 from xla_cost.price.execute import Execution
@@ -45,18 +46,26 @@ class Estimate:
     program: Program
     machine: Machine
     policy: Policy
+    network: NetworkPolicy
     graph: TaskGraph
     times: tuple[TaskTime, ...]
     execution: Execution
     latency_s: float
     compute_s: float
-    exposed_comm_s: float
     comm_s_by_tier: Mapping[str, float]
 
     @property
     def comm_s(self) -> float:
         """Busy time of the communication streams, all tiers added."""
         return sum(self.comm_s_by_tier.values())
+
+    @property
+    def exposed_comm_s(self) -> float:
+        """Time in which only communication runs.
+
+        Latency less compute: at any time before the end something runs, see `schedule`.
+        """
+        return max(0.0, self.latency_s - self.compute_s)
 
     @cached_property
     def memory(self) -> Memory:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 from xla_cost.price.exposure import compute_busy_s, exposed_s
 from xla_cost.price.schedule import COMPUTE, Run, Scheduled, Stages, Work, schedule
@@ -18,8 +19,8 @@ from xla_cost.price.tasks import TaskBody, TaskGraph
 #: a body run this many times in a row
 Key = tuple[int, int]
 
-#: iterations scheduled to look for a rhythm of one, or of two
-_UNROLLED = {1: 5, 2: 8}
+#: (period, iterations scheduled) to look for a rhythm, the cheapest first
+_UNROLLED = ((1, 3), (1, 5), (2, 8))
 _SAME = 1e-9
 
 
@@ -27,28 +28,88 @@ _SAME = 1e-9
 class BodyRun:
     """All trips of one body, from its start at zero.
 
-    `exposed[step]` is over all trips; a block's own is zero, its inside has it. `iteration_s`
-    is what one more trip adds. `chosen` is the body that a branch step took.
+    `scheduled` is the first iterations; `window` of it repeats `repeats` times more (or, when
+    None, all of it does). `iteration_s` is what one more trip adds. `chosen` is the body that a
+    branch or loop step runs.
     """
 
     seconds: float
     iteration_s: float
-    streams: tuple[int, ...]
     scheduled: Scheduled
     work: tuple[Work, ...]
-    exposed: tuple[float, ...]
     chosen: dict[int, int]
+    window: tuple[float, float] | None = None
+    repeats: float = 0.0
+
+    @property
+    def streams(self) -> tuple[int, ...]:
+        """Streams it uses."""
+        return tuple(sorted({s for item in self.work for stage in item.stages for s, _ in stage}))
+
+    def exposed_s(self) -> list[float]:
+        """Exposed seconds per step over all trips; a block's own are zero, its inside has them."""
+        count = len(self.work)
+        found = [0.0] * count
+
+        def covers(run: Run) -> bool:
+            return self.work[run[3] % count].is_block
+
+        def add(window: tuple[float, float] | None, times: float) -> None:
+            for position, seconds in exposed_s(self.scheduled.runs, covers, window).items():
+                found[position % count] += seconds * times
+
+        add(None, 1.0)
+        if self.repeats:
+            add(self.window, self.repeats)
+        return found
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Execution:
-    """The program scheduled: per task its executions and exposed seconds, and every body."""
+    """The program scheduled: per task its executions, and every body."""
 
-    latency_s: float
-    executions: tuple[float, ...]
-    exposed: tuple[float, ...]
+    graph: TaskGraph
     runs: dict[Key, BodyRun]
     entry: Key
+
+    @property
+    def latency_s(self) -> float:
+        """The makespan."""
+        return self.runs[self.entry].seconds
+
+    @cached_property
+    def executions(self) -> tuple[float, ...]:
+        """How often each task runs."""
+        found = [0.0] * len(self.graph.tasks)
+        for (number, trips), outer in self._times.items():
+            for step in self.graph.bodies[number].steps:
+                if step.task >= 0:
+                    found[step.task] += outer * trips
+        return tuple(found)
+
+    @cached_property
+    def exposed(self) -> tuple[float, ...]:
+        """Exposed seconds of each task, all executions."""
+        found = [0.0] * len(self.graph.tasks)
+        for key, outer in self._times.items():
+            if outer:
+                exposed = self.runs[key].exposed_s()
+                for step, seconds in zip(self.graph.bodies[key[0]].steps, exposed, strict=True):
+                    if step.task >= 0:
+                        found[step.task] += outer * seconds
+        return tuple(found)
+
+    @cached_property
+    def _times(self) -> dict[Key, float]:
+        """How often each body is started with its trips, from the entry inwards."""
+        times = {self.entry: 1.0}
+        for number in range(len(self.graph.bodies) - 1, -1, -1):
+            for trips in self.graph.trips_of[number]:
+                outer = times.get((number, trips), 0.0)
+                for index, inner in self.runs[number, trips].chosen.items():
+                    key = (inner, self.graph.bodies[number].steps[index].trips)
+                    times[key] = times.get(key, 0.0) + outer * trips
+        return times
 
 
 def execute(graph: TaskGraph, stages: Sequence[Stages], overlap: bool) -> Execution:
@@ -57,9 +118,7 @@ def execute(graph: TaskGraph, stages: Sequence[Stages], overlap: bool) -> Execut
     for number, body in enumerate(graph.bodies):
         for trips in graph.trips_of[number]:
             runs[number, trips] = _run(body, trips, stages, runs, overlap)
-    entry = (len(graph.bodies) - 1, 1)
-    executions, exposed = _totals(graph, runs, entry)
-    return Execution(runs[entry].seconds, executions, exposed, runs, entry)
+    return Execution(graph, runs, (len(graph.bodies) - 1, 1))
 
 
 def _run(
@@ -71,20 +130,14 @@ def _run(
 ) -> BodyRun:
     work: list[Work] = []
     chosen: dict[int, int] = {}
-    streams: set[int] = set()
     for index, step in enumerate(body.steps):
         if step.task >= 0:
-            item = Work(stages[step.task])
+            work.append(Work(stages[step.task]))
         else:
             inner = max(step.bodies, key=lambda number: runs[number, step.trips].seconds)
             chosen[index] = inner
-            item = _block(runs[inner, step.trips])
-        work.append(item)
-        streams.update(stream for stage in item.stages for stream, _ in stage)
-    seconds, iteration_s, scheduled, exposed = _trips(body, trips, work, overlap)
-    return BodyRun(
-        seconds, iteration_s, tuple(sorted(streams)), scheduled, tuple(work), exposed, chosen
-    )
+            work.append(_block(runs[inner, step.trips]))
+    return _trips(body, trips, tuple(work), chosen, overlap)
 
 
 def _block(run: BodyRun) -> Work:
@@ -94,39 +147,27 @@ def _block(run: BodyRun) -> Work:
 
 
 def _trips(
-    body: TaskBody, trips: int, work: list[Work], overlap: bool
-) -> tuple[float, float, Scheduled, tuple[float, ...]]:
-    """Seconds of all trips, of one more, what was scheduled, exposed seconds per step."""
-    count = len(work)
-
-    def covers(run: Run) -> bool:
-        return work[run[3] % count].is_block
-
-    def by_step(found: dict[int, float], times: float, into: list[float]) -> None:
-        for position, seconds in found.items():
-            into[position % count] += seconds * times
-
-    exposed = [0.0] * count
+    body: TaskBody, trips: int, work: tuple[Work, ...], chosen: dict[int, int], overlap: bool
+) -> BodyRun:
     if overlap and trips > 1 and not body.barrier:
         busy_s = sum(s for w in work for stage in w.stages for own, s in stage if own == COMPUTE)
-        for period, least in _UNROLLED.items():
+        for period, least in _UNROLLED:
             copies = min(trips, least + (trips - least) % period)
             scheduled = schedule(body, work, copies)
             end_s = max(scheduled.iteration_ends_s)
             if copies == trips:
-                by_step(exposed_s(scheduled.runs, covers), 1.0, exposed)
-                return end_s, end_s / trips, scheduled, tuple(exposed)
+                return BodyRun(end_s, end_s / trips, scheduled, work, chosen)
             window = _rhythm(scheduled, period, busy_s * period)
             if window is not None:
-                more = (trips - copies) / period
-                by_step(exposed_s(scheduled.runs, covers), 1.0, exposed)
-                by_step(exposed_s(scheduled.runs, covers, window), more, exposed)
+                repeats = (trips - copies) / period
                 added_s = window[1] - window[0]
-                return end_s + more * added_s, added_s / period, scheduled, tuple(exposed)
+                return BodyRun(
+                    end_s + repeats * added_s, added_s / period, scheduled, work, chosen,
+                    window, repeats,
+                )  # fmt: skip
     scheduled = schedule(body, work)
-    by_step(exposed_s(scheduled.runs, covers), trips, exposed)
     end_s = scheduled.iteration_ends_s[0]
-    return end_s * trips, end_s, scheduled, tuple(exposed)
+    return BodyRun(end_s * trips, end_s, scheduled, work, chosen, window=None, repeats=trips - 1.0)
 
 
 def _rhythm(scheduled: Scheduled, period: int, busy_s: float) -> tuple[float, float] | None:
@@ -134,33 +175,10 @@ def _rhythm(scheduled: Scheduled, period: int, busy_s: float) -> tuple[float, fl
 
     Looks before the last iteration, which has none after it to compete with.
     """
-    ends = scheduled.iteration_ends_s[:-1]
+    ends = (0.0, *scheduled.iteration_ends_s[:-1])
     window = (ends[-1 - period], ends[-1])
     before = (ends[-1 - 2 * period], ends[-1 - period])
     tolerance = _SAME * ends[-1]
     same = abs((window[1] - window[0]) - (before[1] - before[0])) <= tolerance
     whole = abs(compute_busy_s(scheduled.runs, window) - busy_s) <= tolerance
     return window if same and whole else None
-
-
-def _totals(
-    graph: TaskGraph, runs: dict[Key, BodyRun], entry: Key
-) -> tuple[tuple[float, ...], tuple[float, ...]]:
-    """Executions and exposed seconds of every task, from the entry inwards."""
-    executions = [0.0] * len(graph.tasks)
-    exposed = [0.0] * len(graph.tasks)
-    times: dict[Key, float] = {entry: 1.0}
-    for number in range(len(graph.bodies) - 1, -1, -1):
-        for trips in graph.trips_of[number]:
-            outer = times.get((number, trips), 0.0)
-            if not outer:
-                continue
-            run = runs[number, trips]
-            for index, step in enumerate(graph.bodies[number].steps):
-                if step.task >= 0:
-                    executions[step.task] += outer * trips
-                    exposed[step.task] += outer * run.exposed[index]
-                else:
-                    key = (run.chosen[index], step.trips)
-                    times[key] = times.get(key, 0.0) + outer * trips
-    return tuple(executions), tuple(exposed)

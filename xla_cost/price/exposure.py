@@ -10,16 +10,16 @@ from xla_cost.price.schedule import COMPUTE, Run
 def exposed_s(
     runs: Sequence[Run],
     covers: Callable[[Run], bool],
-    window: tuple[float, float] = (0.0, float("inf")),
+    window: tuple[float, float] | None = None,
 ) -> dict[int, float]:
-    """Seconds, by position in the schedule, that a run stands alone inside `window`.
+    """Seconds, by position in the schedule, that a run stands alone inside `window` (all).
 
     `covers(run)` says whether a run hides communication: all on the compute stream do, and
     blocks, whose inside is accounted for by itself. When collectives of several tiers run
     together and nothing covers them, they share the time equally; so the sum over positions
     is the time in which only communication runs.
     """
-    left, right = window
+    left, right = window or (0.0, float("inf"))
     edges: list[tuple[float, int, int, bool]] = []
     for run in runs:
         start, end = max(run[0], left), min(run[1], right)

@@ -63,96 +63,127 @@ def schedule(body: TaskBody, work: Sequence[Work], copies: int = 1) -> Scheduled
     Iterations overlap where `carried` values allow it, at most two at a time.
     """
     graph = _unrolled(body, copies)
-    count = len(work)
-    waits = list(graph.waits)
-    streams = 1 + max((s for w in work for stage in w.stages for s, _ in stage), default=0)
-    queues: list[list[int]] = [[] for _ in range(streams)]
-    is_free = [True] * streams
-    at_stage = [0] * (count * copies)
-    left = [0] * (count * copies)  # parts of the current stage still to be done
-    running: list[tuple[float, int, int]] = []
-    started: set[int] = set()  # blocks
-    runs: list[Run] = []
-    ends = [0.0] * copies
-    now = 0.0
+    state = _State(graph, [item.stages for item in work] * copies, copies)
+    blocks = {
+        copy * len(work) + index
+        for index, item in enumerate(work)
+        if item.is_block
+        for copy in range(copies)
+    }
+    free = [position for position, count in enumerate(state.waits) if not count]
+    for position in free:
+        state.ready(position)
+    start = state.start_parts if not blocks else lambda: state.start_blocks(blocks)
+    start()
+    while state.running:
+        state.advance()
+        start()
+    return Scheduled(tuple(state.runs), tuple(state.ends))
 
-    def finish(position: int) -> None:
-        """Marks as done, with all that takes no time and waited only for it."""
+
+class _State:
+    """The clock, the queues of the streams, and what has run. Positions as in `_Unrolled`."""
+
+    def __init__(self, graph: _Unrolled, stages: list[Stages], copies: int) -> None:
+        self.graph = graph
+        self.stages: list[Stages] = stages + [()] * copies  # gates take no time
+        self.copy_of = max(1, len(stages) // copies)
+        self.waits = list(graph.waits)
+        streams = 1 + max((s for item in stages for stage in item for s, _ in stage), default=0)
+        self.queues: list[list[int]] = [[] for _ in range(streams)]
+        self.is_free = [True] * streams
+        self.at_stage = [0] * len(stages)
+        self.left = [0] * len(stages)  # parts of the current stage still to be done
+        self.running: list[tuple[float, int, int]] = []
+        self.started: set[int] = set()  # blocks
+        self.runs: list[Run] = []
+        self.ends = [0.0] * copies
+        self.now = 0.0
+
+    def ready(self, position: int) -> None:
+        """Queues a step that waits for nothing any more, or passes on what takes no time."""
+        if self.stages[position]:
+            self._queue(position)
+        else:
+            self._done(position)
+
+    def _queue(self, position: int) -> None:
+        stage = self.stages[position][self.at_stage[position]]
+        self.left[position] = len(stage)
+        for stream, _ in stage:
+            heappush(self.queues[stream], position)
+
+    def _done(self, position: int) -> None:
         pending = [position]
+        waits, gates, successors = self.waits, self.graph.gates, self.graph.successors
         while pending:
             done = pending.pop()
-            if done < graph.gates:
-                ends[done // count] = max(ends[done // count], now)
-            for successor in graph.successors[done]:
+            if done < gates:
+                self.ends[done // self.copy_of] = self.now  # time only goes forward
+            for successor in successors[done]:
                 waits[successor] -= 1
                 if not waits[successor]:
-                    if successor < graph.gates and work[successor % count].stages:
-                        enqueue(successor)
+                    if self.stages[successor]:
+                        self._queue(successor)
                     else:
                         pending.append(successor)
 
-    def enqueue(position: int) -> None:
-        stage = work[position % count].stages[at_stage[position]]
-        left[position] = len(stage)
-        for stream, _ in stage:
-            heappush(queues[stream], position)
+    def start_parts(self) -> None:
+        """Starts the first in line on every free stream; for bodies without blocks."""
+        now = self.now
+        for stream, queue in enumerate(self.queues):
+            if queue and self.is_free[stream]:
+                position = heappop(queue)
+                self.is_free[stream] = False
+                at = self.at_stage[position]
+                for own, seconds in self.stages[position][at]:
+                    if own == stream:
+                        end = now + seconds
+                        self.runs.append((now, end, stream, position, at))
+                        heappush(self.running, (end, position, stream))
 
-    def start(position: int, stream: int) -> None:
-        item = work[position % count]
-        stage = item.stages[at_stage[position]]
-        if item.is_block:
-            started.add(position)
-        for own, seconds in stage:
-            if item.is_block or own == stream:
-                is_free[own] = False
-                runs.append((now, now + seconds, own, position, at_stage[position]))
-                heappush(running, (now + seconds, position, own))
-
-    def dispatch() -> None:
-        """Starts what can start, first in program order first."""
+    def start_blocks(self, blocks: set[int]) -> None:
+        """The same where some steps need all their streams at once: earliest in program first."""
         while True:
             best, where = -1, 0
-            for stream in range(streams):
-                queue = queues[stream]
-                while queue and queue[0] in started:
+            for stream, queue in enumerate(self.queues):
+                while queue and queue[0] in self.started:
                     heappop(queue)  # a block that started from another stream's queue
-                if not is_free[stream] or not queue:
+                if not self.is_free[stream] or not queue:
                     continue
                 position = queue[0]
-                item = work[position % count]
-                if item.is_block and not all(is_free[own] for own, _ in item.stages[0]):
+                if position in blocks and not all(
+                    self.is_free[own] for own, _ in self.stages[position][0]
+                ):
                     continue
                 if best < 0 or position < best:
                     best, where = position, stream
             if best < 0:
                 return
-            heappop(queues[where])
-            start(best, where)
+            heappop(self.queues[where])
+            if best in blocks:
+                self.started.add(best)
+            at = self.at_stage[best]
+            for own, seconds in self.stages[best][at]:
+                if best in blocks or own == where:
+                    self.is_free[own] = False
+                    self.runs.append((self.now, self.now + seconds, own, best, at))
+                    heappush(self.running, (self.now + seconds, best, own))
 
-    free_at_once = []
-    for position in range(len(waits)):
-        if not waits[position]:
-            if position < graph.gates and work[position % count].stages:
-                enqueue(position)
-            else:
-                free_at_once.append(position)
-    for position in free_at_once:
-        finish(position)
-    dispatch()
-    while running:
-        now = running[0][0]
+    def advance(self) -> None:
+        """Goes to the next end and queues what waited for it."""
+        running = self.running
+        now = self.now = running[0][0]
         while running and running[0][0] == now:
             _, position, stream = heappop(running)
-            is_free[stream] = True
-            left[position] -= 1
-            if not left[position]:
-                at_stage[position] += 1
-                if at_stage[position] < len(work[position % count].stages):
-                    enqueue(position)
+            self.is_free[stream] = True
+            self.left[position] -= 1
+            if not self.left[position]:
+                self.at_stage[position] += 1
+                if self.at_stage[position] < len(self.stages[position]):
+                    self._queue(position)
                 else:
-                    finish(position)
-        dispatch()
-    return Scheduled(tuple(runs), tuple(ends))
+                    self._done(position)
 
 
 def _unrolled(body: TaskBody, copies: int) -> _Unrolled:
