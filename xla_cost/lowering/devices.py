@@ -37,18 +37,20 @@ def version_problem(name: str, version: str) -> str:
     return f"{name} {version} is installed; xla_cost needs {name} >= {bounds[0]} and < {bounds[1]}"
 
 
-def ensure_devices(n: int | None = None) -> tuple[jax.Device, ...]:
+def ensure_devices(n: int | None = None, *, exact: bool = False) -> tuple[jax.Device, ...]:
     """Return all virtual CPU devices of this process, at least `n` of them.
 
     Before jax has started a backend this asks for `max(n, 1152)` of them, so that any
-    smaller mesh works in the same process, and keeps jax to the CPU unless the user chose
+    smaller mesh works in the same process, or for just `n` where `exact` (for code that
+    spreads over all of `jax.devices()`), and keeps jax to the CPU unless the user chose
     platforms. Afterwards the number is fixed: raises `XlaCostError` when it is too small.
     """
     check_jax_version()
     if n is not None and n < 1:
         raise XlaCostError(f"ensure_devices: n = {n}; must be at least 1")
-    wanted = max(n or 0, DEFAULT_DEVICES)
-    if _forced_by_flags() < (wanted if n is None else n):
+    wanted = n if exact and n is not None else max(n or 0, DEFAULT_DEVICES)
+    forced = _forced_by_flags()
+    if forced < (wanted if n is None else n) or (exact and forced != wanted):
         _ask_for(wanted)
     devices = tuple(jax.devices("cpu"))
     if n is not None and len(devices) < n:
