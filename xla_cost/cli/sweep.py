@@ -1,0 +1,52 @@
+"""`xla-cost sweep`: a cross product of workloads and machines, each point searched."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+
+def sweep(
+    spec: Annotated[Path, typer.Argument(help="A sweep TOML file, or the name of a ready one.")],
+    out: Annotated[Path, typer.Option(help="Folder for results; an unfinished one goes on.")],
+    cluster: Annotated[str | None, typer.Option(help="An existing dask scheduler.")] = None,
+    resume: Annotated[
+        bool, typer.Option("--resume", help="Insist that OUT holds this sweep already.")
+    ] = False,
+    processes: Annotated[int | None, typer.Option(help="Worker processes.", min=0)] = None,
+    json: Annotated[str | None, typer.Option(help="Write the rows here; - for stdout.")] = None,
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="No progress bar.")] = False,
+) -> None:
+    """Search every point of the spec; one row per point in table.parquet, .csv and cube.nc."""
+    from xla_cost.errors import XlaCostError
+    from xla_cost.jsonio import write_json
+    from xla_cost.parallel import Workers
+    from xla_cost.show.console import console
+    from xla_cost.show.progress import progress_bar
+    from xla_cost.show.sweep import show_sweep
+    from xla_cost.sweep.run import run_sweep
+    from xla_cost.sweep.spec import read_spec
+    from xla_cost.sweep.tables import write_tables
+
+    if resume and not (out / "spec.json").is_file():
+        raise XlaCostError(f"{out}: holds no sweep to resume; expected {out / 'spec.json'}")
+    with (
+        Workers(processes=processes, address=cluster) as workers,
+        progress_bar("sweep points", quiet=quiet) as progress,
+    ):
+        result = run_sweep(read_spec(spec), out, workers=workers, progress=progress)
+    files = write_tables(result.rows, out)
+    if json is not None:
+        write_json(
+            json,
+            {
+                "rows": list(result.rows),
+                "computed": result.computed,
+                "reused": result.reused,
+                "files": [str(path) for path in files],
+            },
+        )
+    if json != "-":
+        show_sweep(console(), result, files)

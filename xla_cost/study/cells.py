@@ -1,0 +1,125 @@
+"""The points of the reference study, and the choices it leaves open, as named data.
+
+"Scaling Inference Prefill with High-Radix Photonic Interconnects" (Madhavan, Carson, Groves,
+Graham; HotI 2026; arXiv 2609.01821). Its formulas are not public; what crosses a pod can be
+read in two ways, and both are here by name.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from xla_cost.errors import XlaCostError
+
+#: sequences per run at each length: figure captions of the study (at 8K its slides say 1024)
+BATCHES: Mapping[int, int] = {1024: 8192, 8192: 2048, 131072: 64, 1048576: 8}
+
+PLATFORMS = ("b200", "b300", "rubin", "r4")
+MODELS = ("mini", "r1", "next")
+FORMATS = ("fp4", "fp8+fp4")
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Column:
+    """One column of the ratio table: a sequence length on a number of devices."""
+
+    seq: int
+    devices: int
+
+    @property
+    def batch(self) -> int:
+        """Sequences, by length."""
+        return BATCHES[self.seq]
+
+    def __str__(self) -> str:
+        return f"{seq_text(self.seq)}/{self.devices}"
+
+
+COLUMNS = tuple(
+    Column(seq, devices)
+    for seq, counts in {
+        1024: (16, 72),
+        8192: (16, 72),
+        131072: (16, 72, 288),
+        1048576: (288, 576, 1152),
+    }.items()
+    for devices in counts
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """One consistent way to read what the study did.
+
+    `meshes` (x, y, z) by column; `plan` and `network` name a sharding plan and the rule for
+    collectives that cross a pod (see `xla_cost.policy.NetworkRule`).
+    """
+
+    name: str
+    description: str
+    meshes: Mapping[Column, tuple[int, int, int]]
+    plan: str
+    network: str
+
+    def mesh(self, column: Column) -> tuple[int, int, int]:
+        """The mesh of `column`. Raises XlaCostError for a column this reading leaves open."""
+        if column not in self.meshes:
+            raise XlaCostError(f"reading {self.name}: has no mesh for {column}")
+        return self.meshes[column]
+
+
+_ONE_POD = {column: (1, column.devices, 1) for column in COLUMNS if column.devices <= 72}
+
+READINGS: Mapping[str, Reading] = {
+    reading.name: reading
+    for reading in (
+        Reading(
+            "reading-1",
+            "y spans pods and carries the whole residual stream across them, unsharded; "
+            "x shards the batch and moves nothing",
+            _ONE_POD
+            | {
+                Column(131072, 288): (2, 144, 1),
+                Column(1048576, 288): (4, 72, 1),
+                Column(1048576, 576): (4, 144, 1),
+                Column(1048576, 1152): (4, 288, 1),
+            },
+            plan="study-balanced",
+            network="study",
+        ),
+        Reading(
+            "reading-1-padded",
+            "reading 1 with whole heads on y: 128 heads over 144 or 288 devices leave some idle",
+            _ONE_POD
+            | {
+                Column(131072, 288): (2, 144, 1),
+                Column(1048576, 288): (4, 72, 1),
+                Column(1048576, 576): (4, 144, 1),
+                Column(1048576, 1152): (4, 288, 1),
+            },
+            plan="study",
+            network="study",
+        ),
+        Reading(
+            "reading-2",
+            "y stays inside a pod; automatic partitioning gathers the hidden state over x",
+            _ONE_POD
+            | {
+                Column(131072, 288): (4, 72, 1),
+                Column(1048576, 288): (4, 72, 1),
+                Column(1048576, 576): (8, 72, 1),
+                Column(1048576, 1152): (16, 72, 1),
+            },
+            plan="study-gathered",
+            network="study",
+        ),
+    )
+}
+
+
+def seq_text(seq: int) -> str:
+    """`131072` as `128K`, `1048576` as `1M`."""
+    if seq % 1048576 == 0:
+        return f"{seq // 1048576}M"
+    return f"{seq // 1024}K" if seq % 1024 == 0 else str(seq)
