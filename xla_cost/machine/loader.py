@@ -240,6 +240,9 @@ def _tier(raw: _RawTier) -> Tier:
         efficiency=si("efficiency", 1.0),
         dims=value.get("dims", ()),
         wrap=value.get("wrap", (raw.topology == "torus",) * len(value.get("dims", ()))),
+        wrap_multiple=value.get("wrap_multiple", 0),
+        circuit_ports=value.get("circuit_ports", 0),
+        algorithms=value.get("algorithms", ()),
         reconfiguration_s=si("reconfiguration_us"),
         in_network_reduction=value.get("in_network_reduction", False),
         through_inner=value.get("through_inner", False),
@@ -253,7 +256,9 @@ def _fit(kind: str, figures: dict[str, Figure], raw: _RawTier) -> CollectiveFit:
     schema.require(figures, schema.FIT, raw.file, f"{raw.where}.collectives.{kind}")
     si = _to_si(figures, schema.FIT)
     source = figures["efficiency"].source
-    return CollectiveFit(kind, si["floor_us"], si["efficiency"], si["half_MB"], source)
+    return CollectiveFit(
+        kind, si["floor_us"], si["efficiency"], si["half_MB"], source, ramp=si.get("ramp", 1.0)
+    )
 
 
 def _check_dims(tier: Tier, raw: _RawTier) -> None:

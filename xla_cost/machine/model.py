@@ -12,6 +12,7 @@ from typing import Any, Literal
 from xla_cost.errors import XlaCostError
 from xla_cost.kernel_time.table import KernelTimes
 
+ALGORITHMS = ("ring", "direct", "recursive doubling", "tree", "one-shot", "in-network")
 #: `switch`: any device of a unit reaches any other in one hop. `rail`: one switch plane per
 #: local index, so devices of different index forward inside their pod first. `torus` and
 #: `hyperx`: `dims` of rings, or of crossbars.
@@ -35,7 +36,8 @@ class CollectiveFit:
     """Measured behaviour of one collective kind on one tier.
 
     A message of M bytes (NCCL's size: the whole vector) that the ideal algorithm moves in t
-    takes `floor_s + t / (efficiency * M / (M + half_bytes))`.
+    takes `floor_s + t * (1 + (half_bytes / M)^ramp) / efficiency`; with `ramp` 1 that is the
+    efficiency `e * M / (M + half)`, below 1 it saturates more slowly (protocol changes).
     """
 
     kind: str
@@ -44,6 +46,7 @@ class CollectiveFit:
     half_bytes: float
     source: str = ""
     inherited_from: str = ""
+    ramp: float = 1.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +66,10 @@ class Tier:
     efficiency: float = 1.0
     dims: tuple[int, ...] = ()
     wrap: tuple[bool, ...] = ()  # torus: whether an axis of full length closes to a ring
-    reconfiguration_s: float = 0.0
+    wrap_multiple: int = 0  # torus: shorter axes of a multiple of this close too; 0: none
+    reconfiguration_s: float = 0.0  # circuit-switched fabrics: setting the circuits once
+    circuit_ports: int = 0  # circuits a device holds at once; 0: packets, or no limit
+    algorithms: tuple[str, ...] = ()  # collective algorithms allowed; empty: all that exist
     in_network_reduction: bool = False
     #: traffic of this tier also uses the links of the tier inside it (two-level pods)
     through_inner: bool = False

@@ -11,10 +11,10 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from xla_cost.errors import XlaCostError
-from xla_cost.machine.model import TOPOLOGIES, Figure
+from xla_cost.machine.model import ALGORITHMS, TOPOLOGIES, Figure
 from xla_cost.program import FORMATS
 
-Kind = Literal["number", "integer", "flag", "integers", "flags"]
+Kind = Literal["number", "integer", "flag", "integers", "flags", "words"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +55,10 @@ TIER: Mapping[str, Key] = {
     "efficiency": Key(above=True, maximum=1.0, required=False),
     "dims": Key("integers", minimum=1, required=False),
     "wrap": Key("flags", required=False),
+    "wrap_multiple": Key("integer", required=False),
     "reconfiguration_us": Key(to_si=1e-6, required=False),
+    "circuit_ports": Key("integer", minimum=1, required=False),
+    "algorithms": Key("words", required=False),
     "in_network_reduction": Key("flag", required=False),
     "through_inner": Key("flag", required=False),
 }
@@ -63,6 +66,7 @@ FIT: Mapping[str, Key] = {
     "floor_us": Key(to_si=1e-6),
     "efficiency": Key(above=True, maximum=1.0),
     "half_MB": Key(to_si=1e6),
+    "ramp": Key(above=True, maximum=1.0, required=False),
 }
 FIT_KINDS = (
     "all-reduce", "all-gather", "reduce-scatter", "all-to-all", "ragged-all-to-all",
@@ -146,9 +150,11 @@ def figure_of(raw: object, key: Key, file: str, where: str) -> Figure:
 
 
 def _value(value: object, key: Key, file: str, where: str) -> Any:
-    if key.kind in ("integers", "flags"):
+    if key.kind in ("integers", "flags", "words"):
         if not isinstance(value, list) or not value:
             raise fail(file, where, value, "a list that is not empty")
+        if key.kind == "words":
+            return tuple(_algorithm(v, file, f"{where}[{i}]") for i, v in enumerate(value))
         one = Key("integer" if key.kind == "integers" else "flag", key.minimum, key.above)
         return tuple(_value(v, one, file, f"{where}[{i}]") for i, v in enumerate(value))
     if key.kind == "flag":
@@ -163,6 +169,12 @@ def _value(value: object, key: Key, file: str, where: str) -> Any:
         raise fail(file, where, value, f"a whole number {key.expected}")
     if value < key.minimum or (key.above and value == key.minimum) or value > key.maximum:
         raise fail(file, where, value, key.expected)
+    return value
+
+
+def _algorithm(value: object, file: str, where: str) -> str:
+    if not isinstance(value, str) or value not in ALGORITHMS:
+        raise fail(file, where, value, "one of " + ", ".join(ALGORITHMS))
     return value
 
 

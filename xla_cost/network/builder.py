@@ -43,8 +43,9 @@ def build(
     clock = 0.0
     for step in steps:
         rate = rates[step.level]
-        load = step.stage.load * step.vector_bytes * step.stretch
-        seconds = rate.seconds(load, step.message_bytes, step.stage.hops, kind)
+        seconds = rate.seconds(
+            step.stage, step.vector_bytes, step.message_bytes, kind, step.stretch
+        )
         if concurrent or not phases:
             seconds += floor
         sent = step.stage.sent * step.vector_bytes

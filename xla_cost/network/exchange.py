@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from xla_cost.network.builder import Step, best, build
 from xla_cost.network.inner import Inner
@@ -51,7 +52,8 @@ def _direct(
     steps = []
     for i, level in enumerate(spread.levels):
         if i and level.peers > 0.0:
-            stage = Stage("direct", level.peers * factor, level.peers_mean * factor, 1)
+            partners = round(level.peers * spread.size)
+            stage = Stage("direct", level.peers * factor, level.peers_mean * factor, 1, partners)
             steps.append(Step(i, stage, vector, vector, _WHAT[min(i, 1)], policy.imbalance))
             if rates[i].tier.through_inner:
                 through += level.peers
@@ -59,7 +61,7 @@ def _direct(
     if exchange.load > 0.0:
         # energy of the inner part of a crossing byte is in the outer tier's own figure
         load = (exchange.load + through) * factor
-        stage = Stage(exchange.algorithm, load, exchange.sent * factor, exchange.hops)
+        stage = replace(exchange, load=load, sent=exchange.sent * factor)
         steps.insert(0, Step(0, stage, vector, vector, _WHAT[0], policy.imbalance))
     return build(
         steps, rates, kind, "direct", "per tier (M-m)/n V / B", _DIRECT,
@@ -79,20 +81,23 @@ def _two_step(
     With `dedup`, of the k copies of a token only one goes to each distinct pod:
     p (1 - (1 - 1/p)^k) expected, of which the share (p-1)/p leaves its own.
     """
-    pods = max(1, round(spread.size / spread.levels[1].inside)) if spread.top else 1
+    pods = spread.levels[1].subunits
     once = 1.0
     if policy.dedup != "none":
         once = distinct_places(policy.top_k, pods, policy.max_pods) / policy.top_k
     steps = []
     for i in range(1, spread.top + 1):
         level = spread.levels[i]
-        stage = Stage("same index", level.peers * once, level.peers_mean * once, 1)
+        partners = level.fan - 1
+        stage = Stage("same index", level.peers * once, level.peers_mean * once, 1, partners)
         steps.append(Step(i, stage, vector, vector, "across pods", policy.imbalance))
     if inner.exchange.load > 0.0:
         # every copy bound for this pod passes inside it once, wherever it came from
         scale = spread.size / spread.levels[1].inside * _inside_factor(spread, policy)
-        load, sent = inner.exchange.load * scale, inner.exchange.sent * scale
-        stage = Stage("forward", load, sent, 1)
+        exchange = inner.exchange
+        stage = replace(
+            exchange, algorithm="forward", load=exchange.load * scale, sent=exchange.sent * scale
+        )
         steps.append(Step(0, stage, vector, vector, "inside the pod", policy.imbalance))
     formula = "(M-m)/n V d / B_out, then (m-1)/m V / B_in; d: distinct pods / top-k"
     return build(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from xla_cost.network.builder import Step, best, build
 from xla_cost.network.inner import Inner
@@ -41,7 +42,7 @@ class Gathering:
     # inside one unit
 
     def _inside(self) -> CollectiveTime:
-        stage = cheapest(self.inner.gather, self.rates[0], self.vector, self.kind)
+        stage = cheapest(self.inner.gather, self.rates[0], self.vector, self.vector, self.kind)
         return self._single(stage, f"(n-1)/n V / B + {stage.hops:g} hop", _THAKUR)
 
     def _inside_reduce(self) -> CollectiveTime:
@@ -53,8 +54,8 @@ class Gathering:
                 rate.fit(self.kind) is not None,
             )  # fmt: skip
         else:
-            stages = [stage.twice() for stage in self.inner.gather]
-        stage = cheapest(stages, self.rates[0], self.vector, self.kind)
+            stages = tuple(stage.twice() for stage in self.inner.gather)
+        stage = cheapest(stages, self.rates[0], self.vector, self.vector, self.kind)
         formula = f"{stage.load:.6g} V / B + {stage.hops:g} hop"
         return self._single(stage, formula, _THAKUR)
 
@@ -82,12 +83,12 @@ class Gathering:
         times = 2 if self.reduces else 1
         steps = []
         if m > 1:
-            inside = Stage("ring", times * share, times * share, 0)
+            inside = Stage("ring", times * share, times * share, times * (m - 1))
             steps.append(Step(0, inside, self.vector, self.vector, "inside the pod"))
         for i, outer in enumerate(self.spread.levels[1:], start=1):
             k = outer.fan
             cross = (k - 1) / 4 if rule == "reading-1" else (k - 1) / k
-            stage = Stage(rule, times * cross, times * cross, 0)
+            stage = Stage(rule, times * cross, times * cross, times * (k - 1))
             steps.append(Step(i, stage, self.vector, self.vector, "across pods"))
         part = "(k-1)/4" if rule == "reading-1" else "(k-1)/k"
         formula = f"{times} ((m-1)/m V / B_in + {part} V / B_out)"
@@ -122,7 +123,8 @@ class Gathering:
         for i, level in enumerate(self.spread.levels):
             if level.peers == 0.0:
                 continue
-            stage = Stage("direct", times * level.peers, times * level.peers_mean, times)
+            partners = round(level.peers * self.spread.size)
+            stage = Stage("direct", times * level.peers, times * level.peers_mean, times, partners)
             if i == 0:
                 exchange = self.inner.exchange
                 stage = exchange.twice() if self.reduces else exchange
@@ -148,29 +150,23 @@ class Gathering:
     def _level_step(self, i: int) -> Step:
         level = self.spread.levels[i]
         # the shard that one device carries across this tier, as a vector of its own
-        shard = self.vector / (1.0 if i == 0 else level.inside)
-        stages = self.inner.gather if i == 0 else tuple(
-            gather_stages(level.fan, level.gather, level.gather_mean, self.policy.any_algorithm)
+        shard = self.vector / level.least
+        rate = self.rates[i]
+        stages = self.inner.gather if i == 0 else gather_stages(
+            level.fan, level.gather, level.gather_mean, rate.tier, self.policy.any_algorithm
         )  # fmt: skip
-        stage = cheapest(stages, self.rates[i], self.vector, self.kind, shard)
+        stage = cheapest(stages, rate, self.vector, shard, self.kind)
         return Step(i, stage, self.vector, shard, "inside" if i == 0 else "across")
 
     def _outermost_reduce(self, step: Step) -> Step:
         level = self.spread.levels[step.level]
         rate = self.rates[step.level]
         if step.level == 0:
-            return Step(0, step.stage.twice(), step.vector_bytes, step.message_bytes, step.what)
-        scale = step.message_bytes / step.vector_bytes if step.vector_bytes else 1.0
-        stages = []
-        for stage in all_reduce_stages(
-            level.fan, level.gather, level.gather_mean, rate, self.policy.any_algorithm,
-            rate.fit(self.kind) is not None,
-        ):  # fmt: skip
-            # tree, one-shot and in-network forms move shares of the shard, not of the vector
-            of_shard = stage.algorithm in ("tree", "one-shot", "in-network")
-            factor = scale if of_shard else 1.0
-            stages.append(
-                Stage(stage.algorithm, stage.load * factor, stage.sent * factor, stage.hops)
-            )
-        chosen = cheapest(stages, rate, step.vector_bytes, self.kind, step.message_bytes)
-        return Step(step.level, chosen, step.vector_bytes, step.message_bytes, "all-reduce across")
+            return replace(step, stage=step.stage.twice())
+        shard = step.message_bytes
+        stages = all_reduce_stages(
+            level.fan, level.gather * level.least, level.gather_mean * level.least, rate,
+            self.policy.any_algorithm, rate.fit(self.kind) is not None,
+        )  # fmt: skip
+        chosen = cheapest(stages, rate, shard, shard, self.kind)
+        return replace(step, stage=chosen, vector_bytes=shard, what="all-reduce across")

@@ -7,6 +7,7 @@ from functools import lru_cache
 
 from xla_cost.groups import DeviceGroups
 from xla_cost.machine.model import Tier
+from xla_cost.network.grid_stages import grid_stages
 from xla_cost.network.spread import Spread
 from xla_cost.network.stage import Stage, gather_stages
 
@@ -28,10 +29,13 @@ class Inner:
 def inner_of(
     groups: DeviceGroups, spread: Spread, tier: Tier, devices: int, any_algorithm: bool
 ) -> Inner:
-    """The innermost tier's part for one spread of `groups`."""
+    """The innermost tier's part for one spread of `groups`; `devices` run the program."""
+    if tier.dims:
+        found = grid_stages(groups, tier, devices)
+        return Inner(found.gather, found.exchange, switched=False)
     level = spread.levels[0]
     return Inner(
-        tuple(gather_stages(level.fan, level.gather, level.gather_mean, any_algorithm)),
-        Stage("direct", level.peers, level.peers_mean, 1),
+        gather_stages(level.fan, level.gather, level.gather_mean, tier, any_algorithm),
+        Stage("direct", level.peers, level.peers_mean, 1, level.fan - 1),
         switched=True,
     )

@@ -99,8 +99,8 @@ def zipf_imbalance(exponent: float, experts: int, ranks: int) -> float:
         raise XlaCostError(
             f"zipf_imbalance: experts = {experts} on ranks = {ranks}; must be at least one each"
         )
-    weights = [(i + 1) ** -exponent for i in range(experts)]
-    return ranks * sum(weights[::ranks]) / sum(weights)
+    weights = [float(i + 1) ** -exponent for i in range(experts)]
+    return float(ranks * sum(weights[::ranks]) / sum(weights))
 
 
 def distinct_places(copies: int, places: int, limit: int = 0) -> float:
@@ -109,5 +109,5 @@ def distinct_places(copies: int, places: int, limit: int = 0) -> float:
     `p * (1 - (1 - 1/p)^k)`: each place is missed with probability (1 - 1/p)^k. `limit` caps it
     (group-limited routing).
     """
-    expected = places * (1.0 - (1.0 - 1.0 / places) ** copies)
+    expected: float = places * (1.0 - (1.0 - 1.0 / places) ** copies)
     return min(expected, float(limit)) if limit else expected

@@ -12,13 +12,14 @@ from xla_cost.network.inner import inner_of
 from xla_cost.network.point import broadcast_time, permute_time
 from xla_cost.network.policy import NetworkPolicy
 from xla_cost.network.result import FREE, CollectiveTime
-from xla_cost.network.spread import Spread, spreads
+from xla_cost.network.spread import Spread, check_ids, spreads
 from xla_cost.network.stage import Rate, rates
 from xla_cost.program import Collective
 
 _GATHERS = ("all-gather", "reduce-scatter", "all-reduce")
 _EXCHANGES = ("all-to-all", "ragged-all-to-all")
 _PAIRS = ("collective-permute", "send-recv")
+_KINDS = (*_GATHERS, *_EXCHANGES, *_PAIRS, "collective-broadcast")
 
 
 @lru_cache(maxsize=16384)
@@ -36,9 +37,7 @@ def collective_time(
     count = devices or 1 + max((max(g) for g in groups.members if g), default=0)
     tiers = rates(machine, policy)
     if collective.kind in _PAIRS:
-        spreads_found = spreads(groups, machine.tier_sizes)
-        if not spreads_found:
-            return FREE
+        check_ids(groups, machine.tier_sizes)
         return permute_time(
             collective.kind, collective.payload_bytes, groups, machine.tier_sizes, tiers, count
         )
@@ -54,12 +53,12 @@ def _one(
     policy: NetworkPolicy, devices: int,
 ) -> CollectiveTime:  # fmt: skip
     kind = collective.kind
-    if kind == "collective-broadcast":
-        return broadcast_time(kind, collective.payload_bytes, spread, tiers, policy)
     inner = inner_of(collective.groups, spread, machine.tiers[0], devices, policy.any_algorithm)
+    if kind == "collective-broadcast":
+        return broadcast_time(kind, collective.payload_bytes, spread, inner, tiers)
     if kind in _GATHERS:
         vector = collective.payload_bytes * (spread.size if kind == "all-gather" else 1)
         return Gathering(kind, vector, spread, inner, tiers, policy).time()
     if kind in _EXCHANGES:
         return exchange_time(kind, collective.payload_bytes, spread, inner, tiers, policy)
-    raise XlaCostError(f"collective kind {kind!r} is unknown; expected one of {_GATHERS}")
+    raise XlaCostError(f"collective kind {kind!r} is unknown; expected one of {', '.join(_KINDS)}")

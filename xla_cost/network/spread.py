@@ -25,7 +25,9 @@ class Level:
     """
 
     fan: int  # most sub-units with members in one unit
+    subunits: int  # sub-units with members, in all units together
     inside: int  # most members in one sub-unit
+    least: int  # fewest
     gather: float
     gather_mean: float
     peers: float
@@ -57,12 +59,13 @@ def spreads(groups: DeviceGroups, tier_sizes: tuple[int, ...]) -> tuple[Spread, 
 
     Groups of one are left out. Raises XlaCostError when an id lies outside the outermost tier.
     """
-    _check(groups, tier_sizes)
+    check_ids(groups, tier_sizes)
     found = dict.fromkeys(_spread(group, tier_sizes) for group in groups.members if len(group) > 1)
     return tuple(found)
 
 
-def _check(groups: DeviceGroups, tier_sizes: tuple[int, ...]) -> None:
+def check_ids(groups: DeviceGroups, tier_sizes: tuple[int, ...]) -> None:
+    """Raise XlaCostError when an id lies outside the outermost tier."""
     highest = max((max(group) for group in groups.members if group), default=0)
     if highest >= tier_sizes[-1]:
         raise XlaCostError(
@@ -74,7 +77,9 @@ def _check(groups: DeviceGroups, tier_sizes: tuple[int, ...]) -> None:
 def _spread(group: tuple[int, ...], tier_sizes: tuple[int, ...]) -> Spread:
     n = len(group)
     inner: Counter[tuple[int, ...]] = Counter((device,) for device in group)
-    parent = {(device,): device_path(device, tier_sizes) for device in group}
+    parent: dict[tuple[int, ...], _Path] = {
+        (device,): device_path(device, tier_sizes) for device in group
+    }
     levels: list[Level] = []
     for depth in range(len(tier_sizes), 0, -1):
         units: Counter[_Path] = Counter()
@@ -102,7 +107,9 @@ def _level(
     closed = len(units) == 1
     return Level(
         fan=max(fans.values()),
+        subunits=len(inner),
         inside=max(inner.values()),
+        least=min(inner.values()),
         gather=max((M - m) / (M * m) for M, m in pairs),
         gather_mean=sum(count * (M - m) / M for (M, m), count in pairs.items()) / n,
         peers=max((M - m) / n for M, m in pairs),

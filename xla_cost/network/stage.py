@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 
 from xla_cost.machine.model import CollectiveFit, Machine, Tier
@@ -22,16 +22,21 @@ _LIKE = {
 
 @dataclass(frozen=True, slots=True)
 class Stage:
-    """Shares per byte of vector: `load` on the busiest device's links, `sent` by a mean device."""
+    """Shares per byte of vector: `load` on the busiest device's links, `sent` by a mean device.
+
+    `partners` is how many other devices one talks to: on a circuit-switched tier that decides
+    how often the circuits are set.
+    """
 
     algorithm: str
     load: float
     sent: float
     hops: float
+    partners: int = 2
 
     def twice(self) -> Stage:
         """The same step forth and back: reduce-scatter, then all-gather."""
-        return Stage(self.algorithm, 2 * self.load, 2 * self.sent, 2 * self.hops)
+        return replace(self, load=2 * self.load, sent=2 * self.sent, hops=2 * self.hops)
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +45,7 @@ class Rate:
 
     tier: Tier
     hop_s: float
-    setup_s: float
+    reconfiguration_s: float
     fitted: bool
     latency: bool
     energy_j_per_byte: float
@@ -60,21 +65,32 @@ class Rate:
         fit = self.fit(kind)
         return fit.floor_s if fit is not None and self.latency else 0.0
 
-    def seconds(self, load_bytes: float, vector_bytes: float, hops: float, kind: str) -> float:
-        """`setup + hops * hop + load / (bandwidth * efficiency)`.
+    def setup_s(self, stage: Stage) -> float:
+        """Circuit switching: one setting for every `circuit_ports` partners; 0 when packets."""
+        if self.reconfiguration_s == 0.0 or stage.load == 0.0:
+            return 0.0
+        ports = self.tier.circuit_ports
+        return self.reconfiguration_s * (math.ceil(stage.partners / ports) if ports else 1)
 
-        The efficiency is 1, the tier's, or that of a fit: `e * M / (M + half)` for a vector of M
-        bytes; `half`, a latency in disguise, counts only where latency does.
+    def seconds(
+        self, stage: Stage, vector_bytes: float, message_bytes: float, kind: str,
+        stretch: float = 1.0,
+    ) -> float:  # fmt: skip
+        """`setup + hops * hop + load / (bandwidth * efficiency)`, the load times `stretch`.
+
+        The efficiency is 1, the tier's, or that of a fit: `e / (1 + (half / M)^ramp)` for a
+        message of M bytes; `half`, a latency in disguise, counts only where latency does.
         """
         bandwidth = self.tier.bandwidth_bytes_per_s
+        load_bytes = stage.load * vector_bytes * stretch
         fit = self.fit(kind)
         if fit is not None:
             bandwidth *= fit.efficiency
-            if self.latency and vector_bytes > 0.0:
-                load_bytes *= 1.0 + fit.half_bytes / vector_bytes
+            if self.latency and message_bytes > 0.0:
+                load_bytes *= 1.0 + (fit.half_bytes / message_bytes) ** fit.ramp
         elif self.fitted:
             bandwidth *= self.tier.efficiency
-        return self.setup_s + hops * self.hop_s + load_bytes / bandwidth
+        return self.setup_s(stage) + stage.hops * self.hop_s + load_bytes / bandwidth
 
 
 @lru_cache(maxsize=256)
@@ -103,7 +119,9 @@ def log2_steps(members: int) -> int:
     return max(0, math.ceil(math.log2(members)))
 
 
-def gather_stages(members: int, load: float, sent: float, any_algorithm: bool) -> list[Stage]:
+def gather_stages(
+    members: int, load: float, sent: float, tier: Tier, any_algorithm: bool
+) -> tuple[Stage, ...]:
     """All-gather or reduce-scatter on a switched tier.
 
     Thakur, Rabenseifner, Gropp, "Optimization of Collective Communication Operations in MPICH",
@@ -112,16 +130,19 @@ def gather_stages(members: int, load: float, sent: float, any_algorithm: bool) -
     """
     ring = Stage("ring", load, sent, members - 1)
     if not any_algorithm:
-        return [ring]
-    return [
-        Stage("direct", load, sent, 1),
-        Stage("recursive doubling", load, sent, log2_steps(members)),
+        return (ring,)
+    steps = log2_steps(members)
+    found = (
+        Stage("direct", load, sent, 1, members - 1),
+        Stage("recursive doubling", load, sent, steps, steps),
         ring,
-    ]
+    )
+    return _allowed(found, tier) or (ring,)
 
 
-def all_reduce_stages(members: int, load: float, sent: float, rate: Rate, any_algorithm: bool,
-                      has_fit: bool) -> list[Stage]:  # fmt: skip
+def all_reduce_stages(
+    members: int, load: float, sent: float, rate: Rate, any_algorithm: bool, has_fit: bool
+) -> tuple[Stage, ...]:
     """All-reduce on a switched tier.
 
     Twice the gather forms (Rabenseifner 2004; direct: "two-shot"), one-shot (everyone sends
@@ -130,20 +151,27 @@ def all_reduce_stages(members: int, load: float, sent: float, rate: Rate, any_al
     SHARP: V up and V/n down to reduce, V/n up and V down to spread, (1 + 1/n) V each way). A
     measured fit is relative to the ring bound, so beside one no form counts as less than that.
     """
-    stages = [stage.twice() for stage in gather_stages(members, load, sent, any_algorithm)]
+    gathers = gather_stages(members, load, sent, rate.tier, any_algorithm)
+    found = tuple(stage.twice() for stage in gathers)
     if not any_algorithm:
-        return stages
-    steps = 2 * log2_steps(members)
-    stages.append(Stage("one-shot", members - 1, members - 1, 1))
-    stages.append(Stage("tree", 2.0, 2.0, steps))
+        return found
+    more = [
+        Stage("one-shot", members - 1, members - 1, 1, members - 1),
+        Stage("tree", 2.0, 2.0, 2 * log2_steps(members), 3),
+    ]
     if rate.tier.in_network_reduction:
         share = 1.0 + 1.0 / members
-        stages.append(Stage("in-network", max(share, 2 * load) if has_fit else share, share, 2))
-    return stages
+        more.append(Stage("in-network", max(share, 2 * load) if has_fit else share, share, 2))
+    return found + _allowed(more, rate.tier)
 
 
-def cheapest(stages: Iterable[Stage], rate: Rate, vector_bytes: float, kind: str,
-             message_bytes: float | None = None) -> Stage:  # fmt: skip
+def _allowed(stages: Iterable[Stage], tier: Tier) -> tuple[Stage, ...]:
+    """Those that the machine file allows on the tier; all where it names none."""
+    return tuple(s for s in stages if not tier.algorithms or s.algorithm in tier.algorithms)
+
+
+def cheapest(
+    stages: Iterable[Stage], rate: Rate, vector_bytes: float, message_bytes: float, kind: str
+) -> Stage:
     """The stage that takes the least time; the first of equals."""
-    message = vector_bytes if message_bytes is None else message_bytes
-    return min(stages, key=lambda s: rate.seconds(s.load * vector_bytes, message, s.hops, kind))
+    return min(stages, key=lambda stage: rate.seconds(stage, vector_bytes, message_bytes, kind))
