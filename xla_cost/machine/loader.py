@@ -12,6 +12,7 @@ from typing import Any
 
 from xla_cost.errors import XlaCostError
 from xla_cost.kernel_time import from_table
+from xla_cost.kernel_time.efficiency import FitRecord
 from xla_cost.machine import schema
 from xla_cost.machine.model import CollectiveFit, Figure, Machine, Tier
 
@@ -28,7 +29,7 @@ class _RawTier:
     name: str
     topology: Any
     figures: dict[str, Figure]
-    fits: dict[str, dict[str, Figure]]
+    fits: dict[str, tuple[dict[str, Figure], dict[str, Any]]]
     file: str
     where: str
 
@@ -153,8 +154,12 @@ def _raw_tier(raw: dict[str, Any], file: str, where: str) -> _RawTier:
         name,
         schema.topology_of(raw, file, where),
         schema.figures_of(figures, schema.TIER, file, where),
-        {kind: schema.figures_of(schema.table_of(fits, kind, file, f"{place}."), schema.FIT, file,
-                                 f"{place}.{kind}") for kind in fits},
+        {
+            kind: schema.fit_of(
+                schema.table_of(fits, kind, file, f"{place}."), file, f"{place}.{kind}"
+            )
+            for kind in fits
+        },
         file,
         where,
     )  # fmt: skip
@@ -246,19 +251,18 @@ def _tier(raw: _RawTier) -> Tier:
         reconfiguration_s=si("reconfiguration_us"),
         in_network_reduction=value.get("in_network_reduction", False),
         through_inner=value.get("through_inner", False),
-        collectives=tuple(_fit(kind, fit, raw) for kind, fit in raw.fits.items()),
+        collectives=tuple(_fit(kind, *fit) for kind, fit in raw.fits.items()),
     )
     _check_dims(tier, raw)
     return tier
 
 
-def _fit(kind: str, figures: dict[str, Figure], raw: _RawTier) -> CollectiveFit:
-    schema.require(figures, schema.FIT, raw.file, f"{raw.where}.collectives.{kind}")
+def _fit(kind: str, figures: dict[str, Figure], record: dict[str, Any]) -> CollectiveFit:
     si = _to_si(figures, schema.FIT)
-    source = figures["efficiency"].source
     return CollectiveFit(
-        kind, si["floor_us"], si["efficiency"], si["half_MB"], source, ramp=si.get("ramp", 1.0)
-    )
+        kind, si["floor_us"], si["efficiency"], si["half_MB"], si.get("ramp", 1.0),
+        FitRecord(**record),
+    )  # fmt: skip
 
 
 def _check_dims(tier: Tier, raw: _RawTier) -> None:
@@ -349,6 +353,6 @@ def _figures(sheet: _Sheet) -> tuple[Figure, ...]:
     found = [figure for table in sheet.tables.values() for figure in table.values()]
     for tier in sheet.tiers:
         found.extend(tier.figures.values())
-        for fit in tier.fits.values():
-            found.extend(fit.values())
+        for figures, _ in tier.fits.values():
+            found.extend(figures.values())
     return tuple(found)

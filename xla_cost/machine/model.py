@@ -5,11 +5,12 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from functools import cached_property
 from typing import Any, Literal
 
 from xla_cost.errors import XlaCostError
+from xla_cost.kernel_time.efficiency import FitRecord
 from xla_cost.kernel_time.table import KernelTimes
 
 ALGORITHMS = ("ring", "direct", "recursive doubling", "tree", "one-shot", "in-network")
@@ -35,18 +36,18 @@ class Figure:
 class CollectiveFit:
     """Measured behaviour of one collective kind on one tier.
 
-    A message of M bytes (NCCL's size: the whole vector) that the ideal algorithm moves in t
-    takes `floor_s + t * (1 + (half_bytes / M)^ramp) / efficiency`; with `ramp` 1 that is the
-    efficiency `e * M / (M + half)`, below 1 it saturates more slowly (protocol changes).
+    A message of M bytes (as NCCL counts it: the whole vector) that the direct algorithm moves
+    over the busiest links in t takes `floor_s + hops + t (1 + (half_bytes / M)^ramp) /
+    efficiency`: half of the efficiency at M = half_bytes.
     """
 
     kind: str
     floor_s: float
     efficiency: float
     half_bytes: float
-    source: str = ""
-    inherited_from: str = ""
     ramp: float = 1.0
+    record: FitRecord = field(default_factory=FitRecord)
+    inherited_from: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -182,5 +183,5 @@ class Machine:
 
 def _tier_dict(tier: Tier) -> dict[str, Any]:
     values = {key: getattr(tier, key) for key in Tier.__slots__ if key != "collectives"}
-    fits = [{key: getattr(fit, key) for key in CollectiveFit.__slots__} for fit in tier.collectives]
+    fits = [asdict(fit) for fit in tier.collectives]
     return {**values, "dims": list(tier.dims), "wrap": list(tier.wrap), "collectives": fits}

@@ -7,10 +7,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Any, Literal
 
 from xla_cost.errors import XlaCostError
+from xla_cost.kernel_time.efficiency import FitRecord
 from xla_cost.machine.model import ALGORITHMS, TOPOLOGIES, Figure
 from xla_cost.program import FORMATS
 
@@ -67,6 +68,12 @@ FIT: Mapping[str, Key] = {
     "efficiency": Key(above=True, maximum=1.0),
     "half_MB": Key(to_si=1e6),
     "ramp": Key(above=True, maximum=1.0, required=False),
+}
+#: What a fit records about itself beside its `source`: counts and errors.
+RECORD: Mapping[str, Key] = {
+    f.name: Key("integer" if "rows" in f.name else "number", required=False)
+    for f in fields(FitRecord)
+    if f.name != "source"
 }
 FIT_KINDS = (
     "all-reduce", "all-gather", "reduce-scatter", "all-to-all", "ragged-all-to-all",
@@ -170,6 +177,32 @@ def _value(value: object, key: Key, file: str, where: str) -> Any:
     if value < key.minimum or (key.above and value == key.minimum) or value > key.maximum:
         raise fail(file, where, value, key.expected)
     return value
+
+
+def fit_of(
+    raw: Mapping[str, Any], file: str, where: str
+) -> tuple[dict[str, Figure], dict[str, Any]]:
+    """The figures of `[tiers.collectives.KIND]`, and its record.
+
+    Numbers may stand alone beside one `source` for all of them, as calibration writes them.
+    """
+    refuse_unknown(raw, (*FIT, *RECORD, "source"), file, where)
+    source = text_of(raw, "source", file, f"{where}.")
+    figures = {}
+    for name, key in FIT.items():
+        if name not in raw:
+            continue
+        value = raw[name]
+        if not isinstance(value, dict):
+            value = {"value": value, "source": source, "doubt": "see the record of the fit"}
+        figures[name] = figure_of(value, key, file, f"{where}.{name}")
+    require(figures, FIT, file, where)
+    record: dict[str, Any] = {
+        name: _value(raw[name], key, file, f"{where}.{name}")
+        for name, key in RECORD.items()
+        if name in raw
+    }
+    return figures, {**record, "source": source or figures["efficiency"].source}
 
 
 def _algorithm(value: object, file: str, where: str) -> str:

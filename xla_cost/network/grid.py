@@ -16,6 +16,8 @@ from xla_cost.machine.model import Tier
 Coordinates = tuple[int, ...]
 #: One straight run of nodes: axis, unit, coordinates on earlier and on later axes.
 _Line = tuple[int, int, Coordinates, Coordinates]
+#: Index of a link on its line, messages over it.
+_Sparse = tuple[tuple[int, float], ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,19 +143,25 @@ class LinkLoads:
             counts[at[axis + 1 :] if later else at[:axis]][at[axis]] += 1
         return {key: tuple(value) for key, value in counts.items()}
 
-    def _pattern(self, axis: int, s: tuple[int, ...], d: tuple[int, ...]) -> tuple[float, ...]:
+    def _pattern(self, axis: int, s: tuple[int, ...], d: tuple[int, ...]) -> _Sparse:
         if self.grid.crossbar:
             return _crossbar_loads(s, d)
         return _line_loads(s, d, self.grid.closed[axis])
 
-    def _add(self, line: _Line, pattern: tuple[float, ...], weight: float) -> None:
-        loads = self.lines.setdefault(line, [0.0] * len(pattern))
-        for i, load in enumerate(pattern):
+    def _add(self, line: _Line, pattern: _Sparse, weight: float) -> None:
+        loads = self.lines.get(line)
+        if loads is None:
+            loads = self.lines[line] = [0.0] * (2 * self.grid.dims[line[0]])
+        for i, load in pattern:
             loads[i] += load * weight
 
 
+def _sparse(loads: Sequence[float]) -> _Sparse:
+    return tuple((i, load) for i, load in enumerate(loads) if load)
+
+
 @lru_cache(maxsize=4096)
-def _line_loads(s: tuple[int, ...], d: tuple[int, ...], closed: bool) -> tuple[float, ...]:
+def _line_loads(s: tuple[int, ...], d: tuple[int, ...], closed: bool) -> _Sparse:
     """Messages on each link, upward links then downward, when s[p] * d[q] go from p to q."""
     length = len(s)
     up, down = [0.0] * length, [0.0] * length
@@ -170,7 +178,7 @@ def _line_loads(s: tuple[int, ...], d: tuple[int, ...], closed: bool) -> tuple[f
                 up[(p + step) % length] += count * share
             for step in range(length - forward if share < 1.0 else 0):
                 down[(p - step) % length] += count * (1.0 - share)
-    return (*up, *down)
+    return _sparse((*up, *down))
 
 
 def _forward_share(p: int, q: int, forward: int, length: int, closed: bool) -> float:
@@ -182,9 +190,9 @@ def _forward_share(p: int, q: int, forward: int, length: int, closed: bool) -> f
 
 
 @lru_cache(maxsize=4096)
-def _crossbar_loads(s: tuple[int, ...], d: tuple[int, ...]) -> tuple[float, ...]:
+def _crossbar_loads(s: tuple[int, ...], d: tuple[int, ...]) -> _Sparse:
     """Messages out of and into each port when s[p] * d[q] go from p to q."""
     all_s, all_d = sum(s), sum(d)
     out = [float(a * (all_d - b)) for a, b in zip(s, d, strict=True)]
     into = [float(b * (all_s - a)) for a, b in zip(s, d, strict=True)]
-    return (*out, *into)
+    return _sparse((*out, *into))

@@ -24,15 +24,22 @@ _KINDS = (*_GATHERS, *_EXCHANGES, *_PAIRS, "collective-broadcast")
 
 @lru_cache(maxsize=16384)
 def collective_time(
-    collective: Collective, machine: Machine, policy: NetworkPolicy, devices: int | None = None
+    collective: Collective,
+    machine: Machine,
+    policy: NetworkPolicy,
+    devices: int | None = None,
+    role: str = "",
 ) -> CollectiveTime:
     """Seconds, bytes and energy of one execution, and the algorithm that gives them.
 
     The slowest of the distinct ways in which the groups lie across the tiers decides. `devices`
     is how many take part in the program (a slice of a torus is cut for that many); by default
-    the highest id in the groups plus one. Raises XlaCostError for a device id outside the
-    machine or an unknown kind.
+    the highest id in the groups plus one. `role` is "dispatch" or "combine" for an all-to-all of
+    expert parallelism, which runs as a kernel with its own fit. Raises XlaCostError for a
+    device id outside the machine or an unknown kind.
     """
+    if role not in ("", "dispatch", "combine"):
+        raise XlaCostError(f"collective role {role!r}; expected dispatch, combine or none")
     groups = collective.groups
     count = devices or 1 + max((max(g) for g in groups.members if g), default=0)
     tiers = rates(machine, policy)
@@ -42,7 +49,7 @@ def collective_time(
             collective.kind, collective.payload_bytes, groups, machine.tier_sizes, tiers, count
         )
     times = [
-        _one(collective, spread, tiers, machine, policy, count)
+        _one(collective, spread, tiers, machine, policy, count, role)
         for spread in spreads(groups, machine.tier_sizes)
     ]
     return max(times, key=lambda time: time.seconds, default=FREE)
@@ -50,7 +57,7 @@ def collective_time(
 
 def _one(
     collective: Collective, spread: Spread, tiers: tuple[Rate, ...], machine: Machine,
-    policy: NetworkPolicy, devices: int,
+    policy: NetworkPolicy, devices: int, role: str,
 ) -> CollectiveTime:  # fmt: skip
     kind = collective.kind
     inner = inner_of(collective.groups, spread, machine.tiers[0], devices, policy.any_algorithm)
@@ -60,5 +67,5 @@ def _one(
         vector = collective.payload_bytes * (spread.size if kind == "all-gather" else 1)
         return Gathering(kind, vector, spread, inner, tiers, policy).time()
     if kind in _EXCHANGES:
-        return exchange_time(kind, collective.payload_bytes, spread, inner, tiers, policy)
+        return exchange_time(role or kind, collective.payload_bytes, spread, inner, tiers, policy)
     raise XlaCostError(f"collective kind {kind!r} is unknown; expected one of {', '.join(_KINDS)}")

@@ -17,6 +17,8 @@ _LIKE = {
     "ragged-all-to-all": ("all-to-all",),
     "send-recv": ("collective-permute",),
     "collective-permute": ("send-recv",),
+    "dispatch": ("all-to-all",),
+    "combine": ("dispatch", "all-to-all"),
 }
 
 
