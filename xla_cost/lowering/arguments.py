@@ -118,13 +118,13 @@ def unbind_module(fn: Any, args: Sequence[Any]) -> tuple[Any, Sequence[Any]]:
 
     Calling it would close over its abstract parameters, which cannot be traced.
     """
-    flax = sys.modules.get("flax")
-    if flax is None or not isinstance(fn, flax.nnx.Module):
+    nnx = sys.modules.get("flax.nnx")  # whoever has such a module has imported it
+    if nnx is None or not isinstance(fn, nnx.Module):
         return fn, args
-    graph, state = flax.nnx.split(fn)
+    graph, state = nnx.split(fn)
 
     def call(state: Any, *rest: Any, **kwargs: Any) -> Any:
-        return flax.nnx.merge(graph, state)(*rest, **kwargs)
+        return nnx.merge(graph, state)(*rest, **kwargs)
 
     call.__name__ = type(fn).__name__
     return call, (state, *args)
