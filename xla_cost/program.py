@@ -159,6 +159,10 @@ class Program:
     provenance: tuple[tuple[str, str], ...] = ()  # jax version, mesh, HLO hash, ..
     weights_bytes: int | None = None
     kv_cache_bytes: int | None = None
+    #: shares of the instructions, and of the bytes moved, that were understood
+    coverage: float = 1.0
+    coverage_bytes: float = 1.0
+    unparsed_lines: int = 0
 
     def walk(self) -> Iterator[tuple[Op, float]]:
         """Every op with its number of executions (unknown loops count once).
