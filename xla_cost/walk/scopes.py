@@ -1,0 +1,122 @@
+"""From the `op_name` that JAX writes to the user's scope path and kernel regions."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from functools import lru_cache
+
+#: Wrappers whose argument is the user's own name: `transpose(jvp(layer))` is `layer`.
+_TRANSFORMS = frozenset(
+    {"jvp", "transpose", "vmap", "remat", "linearize", "checkpoint", "rematted_computation",
+     "custom_jvp", "custom_vjp", "xmap"}
+)  # fmt: skip
+#: Wrappers that name a function, not a scope: dropped whole.
+_CALLS = frozenset({"jit", "pjit", "xla_pmap", "pmap", "closed_call", "core_call", "named_call"})
+#: Segments JAX adds by itself.
+_PLUMBING = frozenset(
+    {"shard_map", "shmap_body", "closed_call", "core_call", "pjit", "jit", "remat", "remat2",
+     "checkpoint", "rematted_computation", "custom_jvp_call", "custom_vjp_call",
+     "custom_vjp_call_jaxpr", "custom_lin", "xla_call", "xla_pmap", "main"}
+)  # fmt: skip
+_WRAPPED = re.compile(r"^([A-Za-z_][A-Za-z_0-9]*)\((.*)\)$", re.DOTALL)
+_BRANCH = re.compile(r"^branch_\d+_fun$")
+_KERNEL = re.compile(r"^kernel\[([^\],]*)(?:,([^\]]*))?\]$")
+
+
+@dataclass(frozen=True, slots=True)
+class Scope:
+    """Where an instruction comes from.
+
+    `path` is the user's scope path; `region` the path up to and with its first
+    `kernel[..]` segment, or ""; `kernel` and `work` what that segment says; `direction`
+    tells the forward pass, its recomputation and the backward pass of one scope apart.
+    """
+
+    path: str
+    region: str = ""
+    kernel: str = ""
+    work: float = 1.0
+    direction: str = ""
+
+
+NOWHERE = Scope("")
+
+
+@lru_cache(maxsize=65536)
+def scope_of(op_name: str) -> Scope:
+    """The scope of one `op_name`; the trailing primitive and JAX's own wrappers are dropped."""
+    if not op_name:
+        return NOWHERE
+    segments = _user_segments(op_name)
+    path = "/".join(segments)
+    direction = "backward" if "transpose(" in op_name else ""
+    if "rematted_computation" in op_name:
+        direction = "recompute"
+    for position, segment in enumerate(segments):
+        match = _KERNEL.match(segment)
+        if match:
+            region = "/".join(segments[: position + 1])
+            return Scope(path, region, match[1].strip(), _work(match[2] or ""), direction)
+    return Scope(path, direction=direction)
+
+
+def _work(options: str) -> float:
+    """`work=0.5` inside a kernel segment; 1 where it is absent or no number in (0, 1]."""
+    for option in options.split(","):
+        key, _, value = option.partition("=")
+        if key.strip() == "work":
+            try:
+                work = float(value)
+            except ValueError:
+                return 1.0
+            return work if 0.0 < work <= 1.0 else 1.0
+    return 1.0
+
+
+def _user_segments(op_name: str) -> list[str]:
+    segments = _split(op_name)
+    if segments:
+        segments.pop()  # the primitive
+    kept: list[str] = []
+    queue = segments[::-1]
+    previous = ""
+    while queue:
+        segment = queue.pop()
+        match = _WRAPPED.match(segment)
+        if match and match[1] in _TRANSFORMS:
+            queue.extend(_split(match[2])[::-1])
+            continue
+        following = queue[-1] if queue else ""
+        plumbing = (
+            not segment
+            or segment in _PLUMBING
+            or (match is not None and match[1] in _CALLS)
+            or (segment == "while" and following in ("body", "cond", "body_fun", "cond_fun", ""))
+            or (previous == "while" and segment in ("body", "cond", "body_fun", "cond_fun"))
+            or (segment == "cond" and _BRANCH.match(following) is not None)
+            or _BRANCH.match(segment) is not None
+            or "->" in segment  # an einsum formula
+        )
+        previous = segment
+        if not plumbing:
+            kept.append(segment)
+    return kept
+
+
+def _split(path: str) -> list[str]:
+    """Split at "/" outside brackets, so that `jit(a/b)` stays one segment."""
+    if "(" not in path and "[" not in path:
+        return path.split("/")
+    segments = []
+    depth = start = 0
+    for position, char in enumerate(path):
+        if char in "([":
+            depth += 1
+        elif char in ")]":
+            depth = max(0, depth - 1)
+        elif char == "/" and depth == 0:
+            segments.append(path[start:position])
+            start = position + 1
+    segments.append(path[start:])
+    return segments
