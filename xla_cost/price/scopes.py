@@ -7,7 +7,7 @@ from functools import lru_cache
 
 #: segments that only hold others: `layer/attention/q_down` is part of `attention`
 _HOLDER = re.compile(
-    r"^((dense|moe|hidden)_?)?(layer|block|stage|microbatch|mb|half|model|transformer|decoder|"
+    r"^((dense|moe|hidden)_?)?(moe|layer|block|stage|microbatch|mb|half|model|transformer|decoder|"
     r"encoder|body|loss|step|train_step|forward|backward)s?([_\[]?\d+\]?)?$",
     re.IGNORECASE,
 )

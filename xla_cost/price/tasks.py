@@ -226,7 +226,8 @@ def _task(
     if not isinstance(op, Op):
         return None
     members = tuple(node for i in inside if isinstance(node := nodes[i], Op))
-    read = op.source_bytes_read if policy.look_through_converts else op.bytes_read
+    looks_through = policy.look_through_converts and op.kind in ("matmul", "kernel")
+    read = op.source_bytes_read if looks_through else op.bytes_read
     read, written = fused_bytes or (read, op.bytes_written)
     return Task(op, members, read, written, sum(member.vector_flops for member in members))
 
