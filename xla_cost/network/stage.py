@@ -143,15 +143,16 @@ def gather_stages(
 
 
 def all_reduce_stages(
-    members: int, load: float, sent: float, rate: Rate, any_algorithm: bool, has_fit: bool
+    members: int, load: float, sent: float, rate: Rate, any_algorithm: bool
 ) -> tuple[Stage, ...]:
     """All-reduce on a switched tier.
 
     Twice the gather forms (Rabenseifner 2004; direct: "two-shot"), one-shot (everyone sends
     everything, one hop), double binary tree (Sanders, Speck, Traff, Parallel Computing 35, 2009;
     NCCL 2.4: 2 V over log2 n hops), and reduction in the switch (Klenk et al., ISCA 2020; NVLink
-    SHARP: V up and V/n down to reduce, V/n up and V down to spread, (1 + 1/n) V each way). A
-    measured fit is relative to the ring bound, so beside one no form counts as less than that.
+    SHARP: V up and V/n down to reduce, V/n up and V down to spread, (1 + 1/n) V each way).
+    Measured efficiencies are relative to the ring bound (NCCL's bus bandwidth), which is what
+    in-switch reduction reaches in practice, so under them it counts as no less.
     """
     gathers = gather_stages(members, load, sent, rate.tier, any_algorithm)
     found = tuple(stage.twice() for stage in gathers)
@@ -163,7 +164,7 @@ def all_reduce_stages(
     ]
     if rate.tier.in_network_reduction:
         share = 1.0 + 1.0 / members
-        more.append(Stage("in-network", max(share, 2 * load) if has_fit else share, share, 2))
+        more.append(Stage("in-network", max(share, 2 * load) if rate.fitted else share, share, 2))
     return found + _allowed(more, rate.tier)
 
 
