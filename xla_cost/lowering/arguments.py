@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any, TypeVar
 
 import jax
-import numpy as np
 from jax.sharding import AbstractMesh, Mesh, NamedSharding, PartitionSpec, Sharding
 
 from xla_cost.errors import XlaCostError
-from xla_cost.lowering.devices import ensure_devices
 from xla_cost.lowering.messages import one_sentence
 
+M = TypeVar("M", Mesh, AbstractMesh)
 
-def attach_shardings(tree: Any, shardings: Any, mesh: Mesh | None) -> Any:
+
+def attach_shardings(tree: Any, shardings: Any, mesh: Mesh | AbstractMesh | None) -> Any:
     """Return `tree` with every array replaced by a `ShapeDtypeStruct` that has its sharding.
 
     `shardings` is a prefix of `tree` of `PartitionSpec`s (then `mesh` is needed), shardings
@@ -38,7 +38,7 @@ def attach_shardings(tree: Any, shardings: Any, mesh: Mesh | None) -> Any:
     )
 
 
-def _with_sharding(leaf: Any, sharding: Any, mesh: Mesh | None) -> Any:
+def _with_sharding(leaf: Any, sharding: Any, mesh: Mesh | AbstractMesh | None) -> Any:
     if sharding is None:
         return leaf
     if isinstance(sharding, PartitionSpec):
@@ -57,29 +57,53 @@ def _with_sharding(leaf: Any, sharding: Any, mesh: Mesh | None) -> Any:
     return jax.ShapeDtypeStruct(aval.shape, aval.dtype, sharding=sharding)
 
 
-def mesh_of(mesh: Mesh | AbstractMesh | None, trees: Any) -> Mesh | AbstractMesh | None:
-    """Return `mesh`, else the mesh of the first argument that carries a named sharding."""
-    if mesh is not None:
-        return mesh
-    for leaf in jax.tree.leaves(trees):
-        sharding = getattr(leaf, "sharding", None)
-        if isinstance(sharding, NamedSharding):
-            found: Mesh | AbstractMesh = sharding.mesh
-            return found
-    return None
+def settle_mesh(
+    mesh: Mesh | AbstractMesh | None, trees: Any
+) -> tuple[Mesh | AbstractMesh | None, Any]:
+    """Return the mesh to trace under, and the arguments with their shardings on one mesh.
 
-
-def concrete_mesh(mesh: Mesh | AbstractMesh | None) -> Mesh | None:
-    """Return a mesh of virtual CPU devices: the one given, or one of an abstract mesh's shape.
-
-    Raises `XlaCostError` for a mesh of real accelerators: partitioning is for virtual ones.
+    A concrete mesh, given or carried by an argument, wins over an abstract one of the same
+    axes; without any of them an abstract one needs no devices. Raises `XlaCostError` for a
+    mesh of real accelerators: partitioning is for virtual devices.
     """
-    if mesh is None:
-        return None
-    if isinstance(mesh, AbstractMesh):
-        return _virtual(mesh)
-    if not isinstance(mesh, Mesh):
+    if mesh is not None and not isinstance(mesh, Mesh | AbstractMesh):
         raise XlaCostError(f"mesh: found a {type(mesh).__name__}; expected a jax.sharding.Mesh")
+    carried = _carried_meshes(trees)
+    concrete = mesh if isinstance(mesh, Mesh) else next(_only(Mesh, carried), None)
+    home = concrete or mesh or next(_only(AbstractMesh, carried), None)
+    if isinstance(home, Mesh):
+        _check_virtual(home)
+    if isinstance(home, AbstractMesh):  # drop what ties it to one kind of device
+        home = AbstractMesh(home.axis_sizes, home.axis_names, axis_types=home.axis_types)
+    ambient = None if mesh is None and concrete is not None else home
+    return ambient, jax.tree.map(lambda leaf: _moved(leaf, home), trees)
+
+
+def _moved(leaf: Any, home: Mesh | AbstractMesh | None) -> Any:
+    """A leaf sharded over an abstract mesh, sharded alike over `home` where its axes agree."""
+    sharding = getattr(leaf, "sharding", None)
+    if (
+        home is None
+        or not isinstance(leaf, jax.ShapeDtypeStruct)
+        or not isinstance(sharding, NamedSharding)
+        or not isinstance(sharding.mesh, AbstractMesh)
+        or sharding.mesh.shape_tuple != home.shape_tuple
+    ):
+        return leaf
+    return jax.ShapeDtypeStruct(leaf.shape, leaf.dtype, sharding=NamedSharding(home, sharding.spec))
+
+
+def _carried_meshes(trees: Any) -> list[Mesh | AbstractMesh]:
+    shardings = (getattr(leaf, "sharding", None) for leaf in jax.tree.leaves(trees))
+    meshes = (each.mesh for each in shardings if isinstance(each, NamedSharding))
+    return [mesh for mesh in dict.fromkeys(meshes) if not mesh.empty]
+
+
+def _only(kind: type[M], meshes: Iterable[Mesh | AbstractMesh]) -> Iterator[M]:
+    return (mesh for mesh in meshes if isinstance(mesh, kind))
+
+
+def _check_virtual(mesh: Mesh) -> None:
     platforms = {device.platform for device in mesh.devices.flat}
     if platforms != {"cpu"}:
         count = mesh.devices.size
@@ -87,30 +111,24 @@ def concrete_mesh(mesh: Mesh | AbstractMesh | None) -> Mesh | None:
             f"mesh: its devices are {'/'.join(sorted(platforms))}; build it from virtual CPU "
             f"devices, xla_cost.lowering.ensure_devices({count})[:{count}]"
         )
-    return mesh
 
 
-def _virtual(mesh: AbstractMesh) -> Mesh:
-    devices = np.array(ensure_devices(mesh.size)[: mesh.size])
-    return Mesh(devices.reshape(mesh.axis_sizes), mesh.axis_names, axis_types=mesh.axis_types)
+def mesh_axes(mesh: Mesh | AbstractMesh | None, trees: Any) -> tuple[tuple[str, int], ...]:
+    """Return the axes of the mesh, or of one the arguments carry: (name, size), slowest first."""
+    found = mesh or next(iter(_carried_meshes(trees)), None)
+    return () if found is None else tuple((str(k), int(v)) for k, v in found.shape.items())
 
 
-def concrete_shardings(tree: Any) -> Any:
-    """Return `tree` with shardings over abstract meshes moved to virtual CPU devices."""
-    meshes: dict[AbstractMesh, Mesh] = {}
-
-    def move(leaf: Any) -> Any:
-        sharding = getattr(leaf, "sharding", None)
-        if not isinstance(leaf, jax.ShapeDtypeStruct) or not isinstance(sharding, NamedSharding):
-            return leaf
-        if not isinstance(sharding.mesh, AbstractMesh) or sharding.mesh.empty:
-            return leaf
-        if sharding.mesh not in meshes:
-            meshes[sharding.mesh] = _virtual(sharding.mesh)
-        placed = NamedSharding(meshes[sharding.mesh], sharding.spec)
-        return jax.ShapeDtypeStruct(leaf.shape, leaf.dtype, sharding=placed)
-
-    return jax.tree.map(move, tree)
+def check_arguments(fn: Any, args: Any, kwargs: Mapping[str, Any] | None) -> None:
+    """Refuse what is not a function with a sequence of positional arguments."""
+    if not callable(fn):
+        raise XlaCostError(f"fn: found a {type(fn).__name__}; expected a function")
+    if not isinstance(args, tuple | list):
+        raise XlaCostError(
+            f"args: found a {type(args).__name__}; expected a tuple of abstract arguments"
+        )
+    if kwargs is not None and not isinstance(kwargs, Mapping):
+        raise XlaCostError(f"kwargs: found a {type(kwargs).__name__}; expected a dict")
 
 
 def unbind_module(fn: Any, args: Sequence[Any]) -> tuple[Any, Sequence[Any]]:
@@ -128,18 +146,3 @@ def unbind_module(fn: Any, args: Sequence[Any]) -> tuple[Any, Sequence[Any]]:
 
     call.__name__ = type(fn).__name__
     return call, (state, *args)
-
-
-def mesh_axes(mesh: Mesh | AbstractMesh | None) -> tuple[tuple[str, int], ...]:
-    """Return the mesh's axes as (name, size), slowest first; () without a mesh."""
-    return () if mesh is None else tuple((str(k), int(v)) for k, v in mesh.shape.items())
-
-
-def check_arguments(args: Any, kwargs: Mapping[str, Any] | None) -> None:
-    """Refuse what is not a sequence of positional arguments."""
-    if not isinstance(args, tuple | list):
-        raise XlaCostError(
-            f"args: found a {type(args).__name__}; expected a tuple of abstract arguments"
-        )
-    if kwargs is not None and not isinstance(kwargs, Mapping):
-        raise XlaCostError(f"kwargs: found a {type(kwargs).__name__}; expected a dict")

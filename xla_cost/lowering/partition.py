@@ -21,17 +21,18 @@ from xla_cost.errors import XlaCostError
 from xla_cost.lowering.arguments import (
     attach_shardings,
     check_arguments,
-    concrete_mesh,
-    concrete_shardings,
     mesh_axes,
-    mesh_of,
+    settle_mesh,
     unbind_module,
 )
 from xla_cost.lowering.compiler_warnings import CompilerWarning, parse_warnings
-from xla_cost.lowering.devices import check_jax_version
+from xla_cost.lowering.devices import check_jax_version, ensure_devices
 from xla_cost.lowering.messages import one_sentence
 from xla_cost.lowering.stderr import reemit
 from xla_cost.lowering.stop import compile_until_partitioned
+
+#: Positional and keyword arguments.
+Arguments = tuple[tuple[Any, ...], dict[str, Any]]
 
 # Frames of ours are not the user's source: the text must not depend on how we are called.
 for _name in ("lowering", "api.py"):
@@ -112,16 +113,7 @@ def partition(
     traced or the compiler refuses it.
     """
     check_jax_version()
-    check_arguments(args, kwargs)
-    if target != "cpu":
-        from xla_cost.lowering.targets import partition_for_target
-
-        return partition_for_target(
-            fn, args, mesh=mesh, target=target, kwargs=kwargs, in_shardings=in_shardings,
-            out_shardings=out_shardings, static_argnums=static_argnums,
-            static_argnames=static_argnames, donate_argnums=donate_argnums,
-        )  # fmt: skip
-    mesh = concrete_mesh(mesh)
+    check_arguments(fn, args, kwargs)
     options = {
         "out_shardings": out_shardings,
         "static_argnums": static_argnums,
@@ -130,10 +122,17 @@ def partition(
     }
     name = function_name(fn)
     fn, args = unbind_module(fn, attach_shardings(tuple(args), in_shardings, mesh))
-    args, kwargs = concrete_shardings((args, dict(kwargs or {})))
-    lowered, trace_s, lower_s = trace_and_lower(name, fn, args, kwargs, mesh, options)
+    arguments: Arguments = (tuple(args), dict(kwargs or {}))
+    if target != "cpu":
+        from xla_cost.lowering.targets import partition_for_target
+
+        return partition_for_target(name, fn, arguments, mesh, target, options)
+    mesh, arguments = settle_mesh(mesh, arguments)
+    lowered, trace_s, lower_s = trace_and_lower(name, fn, arguments, mesh, options)
     start = time.perf_counter()
-    stopped = compile_until_partitioned(lowered)
+    # an abstract mesh has no devices of its own: those of this process stand in
+    devices = ensure_devices(mesh.size)[: mesh.size] if isinstance(mesh, AbstractMesh) else None
+    stopped = compile_until_partitioned(lowered, devices)
     partition_s = time.perf_counter() - start
     warnings, rest = parse_warnings(stopped.stderr, stopped.text)
     reemit(rest)
@@ -142,7 +141,7 @@ def partition(
         text=stopped.text,
         devices=device_count(stopped.text),
         target=target,
-        mesh=mesh_axes(mesh_of(mesh, (args, kwargs))),
+        mesh=mesh_axes(mesh, arguments),
         warnings=warnings,
         jax_version=jax.__version__,
         jaxlib_version=jaxlib.version.__version__,
@@ -156,14 +155,12 @@ def partition(
 def trace_and_lower(
     name: str,
     fn: Callable[..., Any],
-    args: Sequence[Any],
-    kwargs: Mapping[str, Any],
-    mesh: Mesh | None,
+    arguments: Arguments,
+    mesh: Mesh | AbstractMesh | None,
     options: Mapping[str, Any],
+    platform: str = "cpu",
 ) -> tuple[jax.stages.Lowered, float, float]:
     """Return the lowered computation and the seconds tracing and lowering took."""
-    if not callable(fn):
-        raise XlaCostError(f"fn: found a {type(fn).__name__}; expected a function")
     given = {key: value for key, value in options.items() if value is not None}
     jitted: Any = fn
     if not hasattr(fn, "lower"):
@@ -172,24 +169,29 @@ def trace_and_lower(
         raise XlaCostError(
             f"{name}: is jitted already, so {', '.join(sorted(given))} must be given to its jit"
         )
-    scope = contextlib.nullcontext() if mesh is None else jax.set_mesh(mesh)
+    args, kwargs = arguments
     start = time.perf_counter()
     try:
-        with scope:
-            if isinstance(jitted, jax.stages.Wrapped) and hasattr(jitted, "trace"):
-                traced = jitted.trace(*args, **kwargs)
-                traced_at = time.perf_counter()
-                lowered = traced.lower()
-            else:  # flax's nnx.jit wraps the result of lower() once more
-                traced_at = start
-                lowered = jitted.lower(*args, **kwargs)
-                lowered = getattr(lowered, "lowered", lowered)
+        with _ambient(mesh):
+            traced = jitted.trace(*args, **kwargs)
+            traced_at = time.perf_counter()
+            lowered = traced.lower(lowering_platforms=(platform,))
     except XlaCostError:
         raise
     except Exception as error:  # whatever the user's function raises
         raise XlaCostError(f"tracing {name}: {one_sentence(error)}") from error
     end = time.perf_counter()
-    return lowered, traced_at - start, end - traced_at
+    # flax's nnx.jit wraps what jax returns once more
+    return getattr(lowered, "lowered", lowered), traced_at - start, end - traced_at
+
+
+def _ambient(mesh: Mesh | AbstractMesh | None) -> contextlib.AbstractContextManager[Any]:
+    """The mesh that bare `PartitionSpec`s in the user's code refer to."""
+    if mesh is None:
+        return contextlib.nullcontext()
+    if isinstance(mesh, AbstractMesh):
+        return jax.sharding.use_abstract_mesh(mesh)
+    return jax.set_mesh(mesh)
 
 
 def function_name(fn: Any) -> str:

@@ -16,10 +16,11 @@ import re
 import shutil
 import tempfile
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import jax
 from jax.extend import xla as jax_xla
@@ -62,8 +63,12 @@ class Stopped:
     stderr: tuple[str, ...]
 
 
-def compile_until_partitioned(lowered: jax.stages.Lowered) -> Stopped:
+def compile_until_partitioned(
+    lowered: jax.stages.Lowered, devices: Sequence[jax.Device] | None = None
+) -> Stopped:
     """Partition a lowered CPU computation and return the HLO text of one device.
+
+    `devices` is for a computation lowered for an abstract mesh, which names none itself.
 
     For a single device it is the program without sharding annotations. Raises
     `XlaCostError` when XLA itself refuses the program. One compile at a time per process
@@ -72,11 +77,12 @@ def compile_until_partitioned(lowered: jax.stages.Lowered) -> Stopped:
     with _LOCK, _unique_name(lowered) as (name, marker):
         failure: Exception | None = None
         lines: list[str] = []
+        compile_ = _compiler(lowered, devices)
         for parent in _scratch_parents():
             with tempfile.TemporaryDirectory(
                 prefix="xla_cost_", dir=parent, ignore_cleanup_errors=True
             ) as folder:
-                failure, written = _compile(lowered, marker, folder)
+                failure, written = _compile(compile_, marker, folder)
                 lines += written
                 text = _read_dump(Path(folder))
             if text:
@@ -87,8 +93,16 @@ def compile_until_partitioned(lowered: jax.stages.Lowered) -> Stopped:
         raise XlaCostError(f"partitioning {name}: XLA stopped with {reason}") from failure
 
 
+def _compiler(
+    lowered: jax.stages.Lowered, devices: Sequence[jax.Device] | None
+) -> Callable[[dict[str, Any]], Any]:
+    if devices is None:
+        return lowered.compile
+    return lambda options: lowered.compile(options, device_assignment=tuple(devices))
+
+
 def _compile(
-    lowered: jax.stages.Lowered, marker: str, folder: str
+    compile_: Callable[[dict[str, Any]], Any], marker: str, folder: str
 ) -> tuple[Exception | None, list[str]]:
     """Compile until stopped; return what ended it and what was written on standard error."""
     needle = marker.encode()
@@ -109,7 +123,7 @@ def _compile(
     try:
         with captured_stderr() as captured:
             try:
-                lowered.compile(options)
+                compile_(options)
             except Exception as error:  # XLA raises many kinds; the dump decides if it matters
                 failure = error
     finally:

@@ -7,6 +7,8 @@ from typing import Any, NoReturn
 from xla_cost.errors import XlaCostError
 
 
-def partition_for_target(fn: Any, args: Any, *, target: str, **options: Any) -> NoReturn:
+def partition_for_target(
+    name: str, fn: Any, arguments: Any, mesh: Any, target: str, options: Any
+) -> NoReturn:
     """Compile for `gpu:NAME` or `tpu:NAME`; raises `XlaCostError` for any other target."""
     raise XlaCostError(f"target: found {target!r}; expected cpu")
