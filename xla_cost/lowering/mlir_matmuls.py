@@ -8,8 +8,9 @@ from typing import Any
 from jaxlib.mlir import ir
 from jaxlib.mlir.dialects import chlo, stablehlo
 
+from xla_cost.hlo.dims import ConvLabels, WindowDim
 from xla_cost.hlo.ir import Shape
-from xla_cost.walk.convolution import ConvLabels, WindowDim, conv_matmul
+from xla_cost.walk.convolution import conv_matmul
 from xla_cost.walk.matmul import dot_matmul, ragged_matmuls
 
 _INTEGER = re.compile(r"^(u?)i(\d+)$")
@@ -84,14 +85,15 @@ def _convolution_flops(op: Any) -> int:
     lhs, rhs, out = shape_of(op.operands[0]), shape_of(op.operands[1]), shape_of(op.results[0])
     numbers = stablehlo.ConvDimensionNumbers(op.attributes["dimension_numbers"])
     labels = ConvLabels(
-        input_batch=numbers.input_batch_dimension,
-        input_feature=numbers.input_feature_dimension,
-        input_spatial=tuple(numbers.input_spatial_dimensions),
-        kernel_input=numbers.kernel_input_feature_dimension,
-        kernel_output=numbers.kernel_output_feature_dimension,
-        output_batch=numbers.output_batch_dimension,
-        output_feature=numbers.output_feature_dimension,
-        output_spatial=tuple(numbers.output_spatial_dimensions),
+        lhs_batch=numbers.input_batch_dimension,
+        lhs_feature=numbers.input_feature_dimension,
+        lhs_spatial=tuple(numbers.input_spatial_dimensions),
+        rhs_input_feature=numbers.kernel_input_feature_dimension,
+        rhs_output_feature=numbers.kernel_output_feature_dimension,
+        rhs_spatial=tuple(numbers.kernel_spatial_dimensions),
+        out_batch=numbers.output_batch_dimension,
+        out_feature=numbers.output_feature_dimension,
+        out_spatial=tuple(numbers.output_spatial_dimensions),
     )
     spatial = [rhs.dims[axis] for axis in numbers.kernel_spatial_dimensions]
     count = len(spatial)
