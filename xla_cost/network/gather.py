@@ -50,8 +50,7 @@ class Gathering:
         if self.inner.switched:
             rate = self.rates[0]
             stages = all_reduce_stages(
-                level.fan, level.gather, level.gather_mean, rate, self.policy.any_algorithm,
-                rate.fitted,
+                level.fan, level.gather, level.gather_mean, rate, self.policy.any_algorithm
             )  # fmt: skip
         else:
             stages = tuple(stage.twice() for stage in self.inner.gather)
@@ -166,7 +165,7 @@ class Gathering:
         shard = step.message_bytes
         stages = all_reduce_stages(
             level.fan, level.gather * level.least, level.gather_mean * level.least, rate,
-            self.policy.any_algorithm, rate.fitted,
+            self.policy.any_algorithm,
         )  # fmt: skip
         chosen = cheapest(stages, rate, shard, shard, self.kind)
         return replace(step, stage=chosen, vector_bytes=shard, what="all-reduce across")

@@ -48,8 +48,9 @@ CALIBRATED = NetworkPolicy(
     "calibrated", cross_pod="best", latency=True, fitted=True, any_algorithm=True,
     concurrent_tiers=True,
 )  # fmt: skip
-_RULES: tuple[CrossRule, ...] = ("reading-1", "reading-2", "flat-ring", "hierarchical", "best")
+_RULES: tuple[CrossRule, ...] = ("reading-2", "flat-ring", "hierarchical", "best")
 POLICIES: Mapping[str, NetworkPolicy] = {
+    STUDY.name: STUDY,
     **{f"study/{rule}": replace(STUDY, name=f"study/{rule}", cross_pod=rule) for rule in _RULES},
     "calibrated": CALIBRATED,
 }
