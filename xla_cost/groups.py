@@ -25,6 +25,19 @@ class DeviceGroups:
         """Devices in the largest group (for pairs: 2, or 1 when there are none)."""
         return max((len(group) for group in self.members), default=1)
 
+    @cached_property
+    def _hash(self) -> int:
+        return hash((self.members, self.is_pairs))
+
+    def __hash__(self) -> int:
+        # thousands of ids, looked up in caches at every pricing: hash them once
+        return self._hash
+
+    @cached_property
+    def highest(self) -> int:
+        """The highest device id, -1 where there is none."""
+        return max((max(group) for group in self.members if group), default=-1)
+
     @property
     def count(self) -> int:
         """Number of groups, or of pairs."""

@@ -41,7 +41,7 @@ def collective_time(
     if role not in ("", "dispatch", "combine"):
         raise XlaCostError(f"collective role {role!r}; expected dispatch, combine or none")
     groups = collective.groups
-    count = devices or 1 + max((max(g) for g in groups.members if g), default=0)
+    count = devices or groups.highest + 1
     tiers = rates(machine, policy)
     if collective.kind in _PAIRS:
         check_ids(groups, machine.tier_sizes)

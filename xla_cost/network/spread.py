@@ -66,10 +66,9 @@ def spreads(groups: DeviceGroups, tier_sizes: tuple[int, ...]) -> tuple[Spread, 
 
 def check_ids(groups: DeviceGroups, tier_sizes: tuple[int, ...]) -> None:
     """Raise XlaCostError when an id lies outside the outermost tier."""
-    highest = max((max(group) for group in groups.members if group), default=0)
-    if highest >= tier_sizes[-1]:
+    if groups.highest >= tier_sizes[-1]:
         raise XlaCostError(
-            f"collective: device id {highest}; must be < {tier_sizes[-1]}, "
+            f"collective: device id {groups.highest}; must be < {tier_sizes[-1]}, "
             "the size of the machine's outermost tier"
         )
 
