@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 from xla_cost.hlo.ir import Shape
@@ -48,6 +49,7 @@ class Attention:
         )
 
 
+@lru_cache(maxsize=256)
 def unmasked(
     sq: int, skv: int, *, causal: bool, bottom_right: bool = False, window: int = -1
 ) -> float:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 
 from xla_cost.hlo.dims import conv_labels, dot_dims, integer, integers, window
 from xla_cost.hlo.ir import AnyShape, Instruction, Module, TupleShape
@@ -13,6 +13,9 @@ from xla_cost.walk.opcodes import ELEMENTWISE, MOVES, REDUCING, SLICING, STREAMI
 from xla_cost.walk.rules import CustomCall, Rules, target_of
 from xla_cost.walk.values import first_array
 from xla_cost.walk.vector import VectorCost
+
+
+_REMEMBERED = 100_000
 
 
 @dataclass(slots=True)
@@ -39,6 +42,8 @@ class Costing:
     def __init__(self, module: Module, rules: Rules) -> None:
         self.rules = rules
         self.vector = VectorCost(module)
+        self._sizes: dict[int, int] = {}
+        self._kept: list[AnyShape] = []
 
     def is_free_call(self, instruction: Instruction) -> bool:
         """Whether a custom call only renames its operand (an annotation)."""
@@ -65,13 +70,24 @@ class Costing:
         opcode = async_inner(instruction.opcode) or instruction.opcode
         if opcode != instruction.opcode:
             result = started_result(result)
-        reads = [shape.bytes for shape in operands]
+        sizes = self._sizes
+        reads = [sizes.get(id(shape)) or self._size(shape) for shape in operands]
         cost = self._known(instruction, opcode, operands, result, reads)
+        written = sizes.get(id(result)) or self._size(result)
         if cost is None:
             note = f"no rule for opcode {opcode}: reads {sum(reads)} bytes, writes {result.bytes} bytes"
             cost = Cost("unpriced", reads, result.bytes, note=note)
-        cost.result_bytes = result.bytes
+        cost.result_bytes = written
         return cost
+
+    def _size(self, shape: AnyShape) -> int:
+        """Bytes of a type, remembered by its identity: types of equal text are one value."""
+        if len(self._kept) > _REMEMBERED:
+            self._kept.clear()
+            self._sizes.clear()
+        self._kept.append(shape)  # an id stays this shape's while the shape lives
+        size = self._sizes[id(shape)] = shape.bytes
+        return size
 
     def _known(
         self,
@@ -83,7 +99,8 @@ class Costing:
     ) -> Cost | None:
         if opcode in ELEMENTWISE or opcode in STREAMING or opcode in REDUCING:
             flops = self.vector.flops(instruction, opcode, operands, result)
-            return Cost("vector", reads, result.bytes, vector_flops=flops)
+            written = self._sizes.get(id(result)) or self._size(result)
+            return Cost("vector", reads, written, vector_flops=flops)
         if opcode == "send":  # to the host: between devices it is a collective
             return Cost("move", reads, 0, note="host transfer")
         if opcode in MOVES:
@@ -104,7 +121,7 @@ class Costing:
         result: AnyShape,
         reads: list[int],
     ) -> Cost:
-        written = result.bytes
+        written = self._sizes.get(id(result)) or self._size(result)
         flops = 0
         note = ""
         if opcode in SLICING and reads:
@@ -211,7 +228,13 @@ def _matmuls(
                 batch_groups=integer(instruction, "batch_group_count", 1),
             )
             return (product,)
-        dims = asdict(dot_dims(instruction))
+        numbers = dot_dims(instruction)
+        dims = {
+            "lhs_batch": numbers.lhs_batch,
+            "lhs_contracting": numbers.lhs_contracting,
+            "rhs_batch": numbers.rhs_batch,
+            "rhs_contracting": numbers.rhs_contracting,
+        }
         if opcode == "ragged-dot":
             return ragged_matmuls(
                 lhs,
@@ -227,7 +250,8 @@ def _matmuls(
             and len(operands) > 2
         ):
             rhs = first_array(operands[2])  # older order: value, scale, value, scale
-        algorithm = instruction.attributes.get("algorithm", "")
+        has_algorithm = "algorithm=" in instruction.attribute_text
+        algorithm = instruction.attributes.get("algorithm", "") if has_algorithm else ""
         return (dot_matmul(lhs, rhs, **dims, algorithm=algorithm),)
     except (IndexError, ValueError):
         return None

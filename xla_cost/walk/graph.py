@@ -5,12 +5,13 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping
 
-from xla_cost.hlo.ir import BITS, AnyShape, Computation, Instruction, Shape, TupleShape
+from xla_cost.hlo.ir import BITS, AnyShape, Computation, Instruction, TupleShape
+from xla_cost.hlo.shapes import NO_SHAPE
 from xla_cost.walk.opcodes import ALIASES
 from xla_cost.walk.values import Ref, Value, element, leaves, shape_at
 
 _LAYOUT = re.compile(r"\{([\d,]*)[:}]")
-_NOTHING = Shape("opaque")
+_NOTHING = NO_SHAPE
 
 #: Given a call, the value of its result where parts of it are its operands; else None.
 Forward = Callable[[Instruction, list[Value]], Value | None]
@@ -39,6 +40,7 @@ class Graph:
         self.values: dict[str, Value] = {}
         self.uses: dict[str, list[tuple[int, int, Ref]]] = {}
         self._aliases = aliases
+        self.alias_names: set[str] = set()
         self._reshape_is_free = reshape_is_free
         self._source_bits: dict[str, int] = {}
         for at, instruction in enumerate(self.instructions):
@@ -46,6 +48,10 @@ class Graph:
         self.root: Value = (
             self.values.get(computation.root.name, Ref("")) if self.instructions else Ref("")
         )
+        #: references in the root by the instruction that made them
+        self.results: dict[str, list[Ref]] = {}
+        for ref in leaves(self.root):
+            self.results.setdefault(ref.producer, []).append(ref)
 
     def _add(self, at: int, instruction: Instruction, forward: Forward | None) -> None:
         opcode = instruction.opcode
@@ -56,22 +62,30 @@ class Graph:
             self.values[name] = element(whole, tuple_index(instruction))
         elif opcode == "tuple":
             self.values[name] = [self.values.get(o, Ref(o)) for o in operands]
-        elif self.is_alias(instruction):
+        elif self._is_alias(instruction):
+            self.alias_names.add(name)
             known = [self.values.get(o, Ref(o)) for o in operands]
             many = opcode in ("opt-barrier", "optimization-barrier") and len(known) > 1
             self.values[name] = known if many else (known[0] if known else Ref(name))
         else:
-            forwarded = None
-            known = [self.values.get(o, Ref(o)) for o in operands]
-            if forward is not None:
-                forwarded = forward(instruction, known)
-            self.values[name] = Ref(name) if forwarded is None else forwarded
+            values = self.values
+            known = [values.get(o) or Ref(o) for o in operands]
+            forwarded = None if forward is None else forward(instruction, known)
+            values[name] = Ref(name) if forwarded is None else forwarded
+            uses = self.uses
             for number, value in enumerate(known):
-                for ref in leaves(value):
-                    self.uses.setdefault(ref.producer, []).append((at, number, ref))
+                for ref in (value,) if isinstance(value, Ref) else leaves(value):
+                    found = uses.get(ref.producer)
+                    if found is None:
+                        uses[ref.producer] = [(at, number, ref)]
+                    else:
+                        found.append((at, number, ref))
 
     def is_alias(self, instruction: Instruction) -> bool:
         """Whether the result is the first operand under another name or type."""
+        return instruction.name in self.alias_names
+
+    def _is_alias(self, instruction: Instruction) -> bool:
         opcode = instruction.opcode
         if opcode in ALIASES:
             return True
@@ -109,11 +123,11 @@ class Graph:
     def operand_shapes(self, instruction: Instruction) -> list[AnyShape]:
         """The type of each operand: at its definition, else as printed in the operand list."""
         found = [self.shapes.get(name, _NOTHING) for name in instruction.operands]
-        if _NOTHING in found:
+        if any(shape is _NOTHING for shape in found):
             printed = instruction.operand_shapes
             if len(printed) == len(found):
                 return [
-                    shape if shape != _NOTHING else (written or shape)
+                    shape if shape is not _NOTHING else (written or shape)
                     for shape, written in zip(found, printed, strict=True)
                 ]
         return found
@@ -128,31 +142,24 @@ class Graph:
         Looks through converts, also repeated ones, and whatever only renames a value.
         """
         own = _bits(self.shape_of(ref))
-        if ref.path or own == 0:
-            return own, own
-        known = self._source_bits.get(ref.producer)
-        if known is not None:
-            return known, own
-        chain: list[str] = []
-        here = ref
         bits = own
-        while True:
+        here = ref
+        chain: list[str] = []
+        while not here.path:
             known = self._source_bits.get(here.producer)
-            if known is not None and not here.path:
+            if known is not None:
                 bits = known
                 break
-            bits = _bits(self.shape_of(here))
-            chain.append(here.producer)
-            instruction = self.instruction(here.producer)
-            if here.path or instruction is None or instruction.opcode != "convert":
+            at = self.index.get(here.producer)
+            if at is None or self.instructions[at].opcode != "convert":
                 break
-            value = self.values.get(instruction.operands[0], Ref(instruction.operands[0]))
+            operand = self.instructions[at].operands[0]
+            value = self.values.get(operand, Ref(operand))
             if not isinstance(value, Ref):
                 break
+            chain.append(here.producer)
             here = value
-            if here.path:
-                bits = _bits(self.shape_of(here))
-                break
+            bits = _bits(self.shape_of(here))
         for name in chain:
             self._source_bits[name] = bits
         return bits or own, own

@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from xla_cost.hlo.ir import Instruction
 from xla_cost.walk.graph import Graph
 from xla_cost.walk.opcodes import ELEMENTWISE, FREE, STREAMING, is_done
-from xla_cost.walk.values import Ref, leaves, shape_at
+from xla_cost.walk.values import Ref, shape_at
 
 #: Opcodes that fuse into whatever reads their result alone.
 _FUSIBLE = ELEMENTWISE | STREAMING
@@ -39,9 +39,7 @@ def peak_live_bytes(
     if not count:
         return 0
     owner = _owners(graph)
-    root: dict[str, list[Ref]] = {}
-    for ref in leaves(graph.root):
-        root.setdefault(ref.producer, []).append(ref)
+    root = graph.results
     last = _last_uses(graph, owner, region_of, root)
     grows = [0] * (count + 1)
     shrinks = [0] * (count + 1)

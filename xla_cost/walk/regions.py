@@ -163,7 +163,7 @@ def _absorb(graph: Graph, drafts: Drafts, regions: list[_Region]) -> None:
     for index, draft in enumerate(drafts.nodes):
         for node in draft.needs.nodes:
             users[node].add(index)
-    kept = {node for ref in leaves(graph.root) for node in _nodes_of(drafts, ref)}
+    kept = {node for name in graph.results for node in _nodes_of(drafts, name)}
     for index in reversed(range(len(drafts.nodes))):
         draft = drafts.nodes[index]
         if index in region_of or index in kept or not users[index] or not draft.is_op:
@@ -182,8 +182,8 @@ def _absorb(graph: Graph, drafts: Drafts, regions: list[_Region]) -> None:
         region.members.sort()
 
 
-def _nodes_of(drafts: Drafts, ref: Ref) -> tuple[int, ...]:
-    made = drafts.made.get(ref.producer)
+def _nodes_of(drafts: Drafts, name: str) -> tuple[int, ...]:
+    made = drafts.made.get(name)
     return made.nodes if made else ()
 
 
@@ -329,13 +329,11 @@ def _leaving(graph: Graph, origins: list[int]) -> int:
     """Bytes of the values made inside that are used outside, each once."""
     at_inside = set(origins)
     out: dict[Ref, int] = {}
-    root = list(leaves(graph.root))
     for at in origins:
         name = graph.instructions[at].name
         for user, _, ref in graph.uses.get(name, ()):
             if user not in at_inside:
                 out[ref] = graph.shape_of(ref).bytes
-        for ref in root:
-            if ref.producer == name:
-                out[ref] = graph.shape_of(ref).bytes
+        for ref in graph.results.get(name, ()):
+            out[ref] = graph.shape_of(ref).bytes
     return sum(out.values())

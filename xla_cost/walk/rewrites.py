@@ -33,13 +33,12 @@ def sliced_by_device(
     names = [reduce.name]
     slices = 0
     seen: set[str] = set()
-    in_root = {ref.producer for ref in leaves(graph.root)}
     while names:
         name = names.pop()
         if name in seen:
             continue
         seen.add(name)
-        if name in in_root:
+        if name in graph.results:
             return False
         for user, number, _ in graph.uses.get(name, ()):
             instruction = graph.instructions[user]
@@ -94,7 +93,7 @@ def _sliced_inside(inner: Graph, number: int, part: int) -> bool:
     slices = 0
     while names:
         name = names.pop()
-        if any(ref.producer == name for ref in leaves(inner.root)):
+        if name in inner.results:
             return False
         for user, operand, _ in inner.uses.get(name, ()):
             instruction = inner.instructions[user]

@@ -22,6 +22,10 @@ _SIMULATED = 4096
 _CALLERS = 32
 
 
+#: The counter itself, as a function of the counter.
+_COUNTER = Affine(0, 1)
+
+
 class TripCounts:
     """Trip counts of the whiles of one module."""
 
@@ -75,9 +79,8 @@ class TripCounts:
             if opcode == "conditional":
                 called = list(instruction.called)
                 operand = 1 + called.index(computation.name)
-            elif opcode == "while":
-                if not self._unchanged(instruction, path):
-                    return None
+            elif opcode == "while" and not self._unchanged(instruction, path):
+                return None
             if operand >= len(instruction.operands):
                 return None
             found.add(self.before(caller, instruction.operands[operand], path))
@@ -164,7 +167,7 @@ class _Loop:
         return self.counts.inside(self.body, environment, path) == marker
 
     def _environment(
-        self, counter: tuple[int, ...] | None, value: Scalar = Affine(0, 1)
+        self, counter: tuple[int, ...] | None, value: Scalar = _COUNTER
     ) -> Environment:
         def environment(_: int, path: tuple[int, ...]) -> Scalar:
             if path == counter:

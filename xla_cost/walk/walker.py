@@ -206,11 +206,13 @@ class Walker:
 
     def _collective(self, graph: Graph, instruction: Instruction) -> dict[str, Any]:
         attributes = instruction.attributes
-        key = tuple(
-            attributes.get(name)
-            for name in ("replica_groups", "source_target_pairs", "use_global_device_ids",
-                         "frontend_attributes")
-        ) + (instruction.opcode, str("channel_id" in attributes))  # fmt: skip
+        names = ("replica_groups", "source_target_pairs", "use_global_device_ids")
+        key = (
+            instruction.opcode,
+            str("channel_id" in attributes),
+            attributes.get("frontend_attributes") if instruction.opcode == "send" else None,
+            *(attributes.get(name) for name in names),
+        )
         groups = self._groups.get(key)
         if groups is None:
             groups = self._groups[key] = collective_groups(instruction, self.module)
