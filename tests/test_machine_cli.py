@@ -29,9 +29,15 @@ def test_one_machine_shows_every_figure_in_80_columns(capsys: Capture, name: str
     text = run(capsys, name)
     assert max(map(len, text.splitlines())) <= 80
     words = set(text.split())
-    for figure in load(name).figures:
-        assert figure.key.rpartition(".")[2] in words
+    machine = load(name)
+    for figure in machine.figures:
+        key = figure.key.rpartition(".")[2]
+        assert ".collectives." in figure.key or key in words
         assert set(figure.source.split()) <= words
+    for tier in machine.tiers:
+        for fit in tier.collectives:
+            assert fit.kind + ("*" if fit.inherited_from else "") in words
+            assert f"{fit.efficiency:.3g}" in words
 
 
 def test_json_alone_on_standard_output(capsys: Capture) -> None:

@@ -149,21 +149,35 @@ def _percent(share: float | None) -> str:
     return "-" if share is None else f"{100 * share:.3g}%"
 
 
+_SHOWN = ("efficiency", "floor_us", "rows", "median_error", "p90_error")
+_UNSHOWN = ("source", "held_out_rows", "median_error_all", "p90_error_all", *_SHOWN)
+
+
 def _show_efficiency(out: Console, machine: Machine) -> None:
-    """The `[efficiency]` table: one line of numbers per fit, its source below."""
+    """The `[efficiency]` table: share of peak, floor, rows fitted, errors on held-out rows."""
+    from rich.markup import escape
+    from rich.table import Table
+
     inherited = machine.kernel_times.inherited_from
     out.print(f"\n[bold]kernel fits[/]{f', inherited from {inherited}' if inherited else ''}")
     if not machine.efficiency:
         out.print("none: published shares of peak of other GPUs are used")
         return
+    made = Table(box=None, pad_edge=False, padding=(0, 1, 0, 0), header_style="dim")
+    made.add_column("kernel", no_wrap=True)
+    for column in ("eff.", "floor us", "rows", "median", "p90"):
+        made.add_column(column, justify="right", no_wrap=True)
+    made.add_column("other parameters")
     sources: dict[str, None] = {}
     for place, values in _leaves(machine.efficiency, ""):
-        numbers = [f"{key} {_text(value)}" for key, value in values.items() if key != "source"]
-        out.print(f"  {place}: {', '.join(numbers)}" if numbers else "", markup=False)
-        if values.get("source"):
-            sources[str(values["source"])] = None
+        shares = [_percent(values.get(key)) for key in _SHOWN[3:]]
+        numbers = [_text(values[key]) if key in values else "-" for key in _SHOWN[:3]]
+        others = ", ".join(f"{k} {_text(v)}" for k, v in values.items() if k not in _UNSHOWN)
+        made.add_row(place, *numbers, *shares, others)
+        sources[str(values.get("source", ""))] = None
+    out.print(made)
     for source in sources:
-        out.print(f"  from {source}", markup=False)
+        out.print(f"  from {escape(source)}" if source else "")
 
 
 def _leaves(table: Mapping[str, Any], place: str) -> Iterator[tuple[str, dict[str, Any]]]:
