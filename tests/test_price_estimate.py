@@ -163,15 +163,17 @@ def test_comparison_names_the_parts_that_make_the_difference():
 def test_calibrated_pays_a_launch_per_kernel():
     """Every kernel, however small, takes at least the machine's floor."""
     b300 = load("b300")
-    tiny = program(vector("v", "add", (), 16, 16), dot("d", (0,), 0.002))
+    tiny = program(vector("v", "add", (), 80, 80), vector("g", "gather", (0,), 80, 80, "move"))
     estimate = price(tiny, b300, CALIBRATED)
-    assert estimate.latency_s >= 2 * min(1e-6, b300.kernel_times.launch_us * 1e-6)
-    assert estimate.ops[0].bound == "latency"
+    floor_s = b300.kernel_times.memory.floor_us * 1e-6
+    assert estimate.latency_s == pytest.approx(2 * floor_s, rel=1e-3)
+    assert [op.bound for op in estimate.ops] == ["latency", "latency"]
 
 
-def test_unpriced_ops_are_listed_and_lower_the_coverage():
+def test_unpriced_ops_are_listed():
     mystery = Op("x", "custom-call", "unpriced", (), note="no rule for target foo", bytes_read=8)
-    estimate = price(program(mystery, dot("d", (0,), 1.0)), machine(), STUDY)
+    ledger = program(mystery, dot("d", (0,), 1.0), coverage=0.5)
+    estimate = price(ledger, machine(), STUDY)
     assert estimate.coverage == 0.5
     assert [op.name for op, _ in estimate.unpriced] == ["x"]
     assert any("no rule for target foo" in line for line in estimate.warnings)

@@ -47,6 +47,8 @@ class Policy:
     fuse_elementwise: bool = False
     #: a slice of a loop-invariant array (this layer's weights) is an address, not a copy
     slices_are_views: bool = True
+    #: arithmetic on a few numbers (loop counters, offsets) is part of the kernels around it
+    scalars_are_free: bool = True
     #: load of the busiest expert rank over the mean: stretches dispatch, experts, combine
     expert_imbalance: float = 1.0
     #: iterations of a loop that may overlap where carried values allow it (2: what a compiler

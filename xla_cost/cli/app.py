@@ -91,15 +91,14 @@ def run(arguments: list[str] | None = None) -> int:
     141 the reader of our output went away.
     """
     try:
-        result = app.main(args=arguments, prog_name="xla-cost", standalone_mode=False)
+        # not app.main, which hides a closed pipe behind an exit with 1
+        given = sys.argv[1:] if arguments is None else list(arguments)
+        with app.make_context("xla-cost", given) as context:
+            result = app.invoke(context)
         sys.stdout.flush()
         return result if isinstance(result, int) else 0
     except XlaCostError as error:
         return _refuse(str(error))
-    except click.exceptions.Exit as stop:
-        return stop.exit_code
-    except click.ClickException as error:
-        return _refuse(_usage(error))
     except (KeyboardInterrupt, click.Abort):
         print("xla-cost: interrupted", file=sys.stderr)
         return 130
@@ -107,6 +106,13 @@ def run(arguments: list[str] | None = None) -> int:
         # `xla-cost .. | head`: whatever is left in the buffer has nowhere to go
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 141
+    except Exception as error:
+        # typer carries its own copy of click, whose exceptions are not click's
+        if hasattr(error, "format_message"):
+            return _refuse(_usage(error))
+        if hasattr(error, "exit_code"):
+            return int(error.exit_code)
+        raise
 
 
 def _refuse(message: str) -> int:
@@ -114,7 +120,7 @@ def _refuse(message: str) -> int:
     return 2
 
 
-def _usage(error: click.ClickException) -> str:
+def _usage(error: Any) -> str:
     context = getattr(error, "ctx", None)
     where = context.command_path.removeprefix("xla-cost").strip() if context else ""
     message = error.format_message().rstrip(".")

@@ -20,21 +20,19 @@ def program_json(program: Program) -> dict[str, Any]:
     """The `program` section: what is computed and moved, on any machine."""
     flops: dict[str, float] = {}
     collectives: dict[tuple[Any, ...], dict[str, Any]] = {}
-    unpriced, total, unknown = [], 0.0, 0.0
+    unpriced = []
     for op, times in program.walk():
-        if op.kind not in ("free", "wait"):
-            total += times
         for matmul in op.matmuls:
             flops[matmul.format] = flops.get(matmul.format, 0.0) + matmul.flops * times
         if op.collective is not None:
             _count(collectives, op, op.collective, times)
         if op.kind == "unpriced":
-            unknown += times
             unpriced.append(_unpriced_json(op, times))
     return {
         "flops_by_format": dict(sorted(flops.items())),
         "loops": [{"name": loop.name, "trips": loop.trips} for loop in loops_of(program.entry)],
-        "coverage": 1.0 - unknown / total if total else 1.0,
+        "coverage": program.coverage,
+        "coverage_bytes": program.coverage_bytes,
         "unpriced": unpriced,
         "collectives": list(collectives.values()),
         "parameter_bytes": program.parameter_bytes,

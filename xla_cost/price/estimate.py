@@ -129,15 +129,10 @@ class Estimate:
         """Ops that were not understood, with their executions."""
         return self.graph.unpriced
 
-    @cached_property
+    @property
     def coverage(self) -> float:
-        """Share of the executions of ops that may take time that were understood."""
-        total = unknown = 0.0
-        for op, times in self.program.walk():
-            if op.kind not in ("free", "wait"):
-                total += times
-                unknown += times if op.kind == "unpriced" else 0.0
-        return 1.0 - unknown / total if total else 1.0
+        """Share of the instructions that may take time that were understood."""
+        return self.program.coverage
 
     @cached_property
     def warnings(self) -> tuple[str, ...]:

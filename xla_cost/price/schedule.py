@@ -15,7 +15,7 @@ why exposed communication equals latency less compute, which the tests check.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from heapq import heappop, heappush
 
 from xla_cost.price.tasks import TaskBody
@@ -63,86 +63,121 @@ def schedule(body: TaskBody, work: Sequence[Work], copies: int = 1) -> Scheduled
     Iterations overlap where `carried` values allow it, at most two at a time.
     """
     graph = _unrolled(body, copies)
-    state = _State(graph, [item.stages for item in work] * copies, copies)
-    blocks = {
-        copy * len(work) + index
+    count = len(work)
+    every = [item.stages for item in work] * copies
+    every += [()] * copies  # gates take no time
+    streams = 1 + max((s for item in work for stage in item.stages for s, _ in stage), default=0)
+    state = _State(
+        every, list(graph.waits), graph.successors, [[] for _ in range(streams)], [True] * streams
+    )
+    runs, ends = state.runs, [0.0] * copies
+    blocks = frozenset(
+        copy * count + index
         for index, item in enumerate(work)
         if item.is_block
         for copy in range(copies)
-    }
-    free = [position for position, count in enumerate(state.waits) if not count]
-    for position in free:
-        state.ready(position)
-    start = state.start_parts if not blocks else lambda: state.start_blocks(blocks)
-    start()
-    while state.running:
-        state.advance()
-        start()
-    return Scheduled(tuple(state.runs), tuple(state.ends))
-
-
-class _State:
-    """The clock, the queues of the streams, and what has run. Positions as in `_Unrolled`."""
-
-    def __init__(self, graph: _Unrolled, stages: list[Stages], copies: int) -> None:
-        self.graph = graph
-        self.stages: list[Stages] = stages + [()] * copies  # gates take no time
-        self.copy_of = max(1, len(stages) // copies)
-        self.waits = list(graph.waits)
-        streams = 1 + max((s for item in stages for stage in item for s, _ in stage), default=0)
-        self.queues: list[list[int]] = [[] for _ in range(streams)]
-        self.is_free = [True] * streams
-        self.at_stage = [0] * len(stages)
-        self.left = [0] * len(stages)  # parts of the current stage still to be done
-        self.running: list[tuple[float, int, int]] = []
-        self.started: set[int] = set()  # blocks
-        self.runs: list[Run] = []
-        self.ends = [0.0] * copies
-        self.now = 0.0
-
-    def ready(self, position: int) -> None:
-        """Queues a step that waits for nothing any more, or passes on what takes no time."""
-        if self.stages[position]:
-            self._queue(position)
+    )
+    state.release([position for position, left in enumerate(state.waits) if not left])
+    running = state.running
+    now = 0.0
+    while True:
+        if blocks:
+            state.start_blocks(now, blocks)
         else:
-            self._done(position)
+            state.start(now)
+        if not running:
+            return Scheduled(tuple(runs), tuple(ends))
+        now = running[0][0]
+        done = []
+        while running and running[0][0] == now:
+            _, position, stream = heappop(running)
+            state.is_free[stream] = True
+            if state.part_is_last(position):
+                ends[position // count] = now
+                done.append(position)
+        state.finish(done)
 
-    def _queue(self, position: int) -> None:
-        stage = self.stages[position][self.at_stage[position]]
-        self.left[position] = len(stage)
+
+@dataclass(slots=True)
+class _State:
+    """The queues of the streams and what has run. Positions as in `_Unrolled`."""
+
+    stages: list[Stages]
+    waits: list[int]
+    successors: tuple[tuple[int, ...], ...]
+    queues: list[list[int]]
+    is_free: list[bool]
+    runs: list[Run] = field(default_factory=list)
+    running: list[tuple[float, int, int]] = field(default_factory=list)
+    #: of steps with more than one part: the stage they are in, parts of it still to be done
+    progress: dict[int, list[int]] = field(default_factory=dict)
+    started: set[int] = field(default_factory=set)  # blocks
+
+    def finish(self, done: list[int]) -> None:
+        """Takes finished steps off what waits for them."""
+        waits, successors = self.waits, self.successors
+        while done:
+            free = []
+            for position in done:
+                for successor in successors[position]:
+                    left = waits[successor] - 1
+                    waits[successor] = left
+                    if not left:
+                        free.append(successor)
+            done = self._queue(free)
+
+    def release(self, free: list[int]) -> None:
+        """Queues steps that wait for nothing; those that take no time are done at once."""
+        self.finish(self._queue(free))
+
+    def _queue(self, free: list[int]) -> list[int]:
+        """Queues steps; returns those that take no time."""
+        instant = []
+        for position in free:
+            stages = self.stages[position]
+            if not stages:
+                instant.append(position)
+                continue
+            if len(stages) > 1 or len(stages[0]) > 1:
+                self.progress[position] = [0, len(stages[0])]
+            for stream, _ in stages[0]:
+                heappush(self.queues[stream], position)
+        return instant
+
+    def part_is_last(self, position: int) -> bool:
+        """Notes that a part is done; queues the next stage, or says that the step is done."""
+        if position not in self.progress:
+            return True
+        progress = self.progress[position]
+        progress[1] -= 1
+        if progress[1]:
+            return False
+        progress[0] += 1
+        if progress[0] == len(self.stages[position]):
+            return True
+        stage = self.stages[position][progress[0]]
+        progress[1] = len(stage)
         for stream, _ in stage:
             heappush(self.queues[stream], position)
+        return False
 
-    def _done(self, position: int) -> None:
-        pending = [position]
-        waits, gates, successors = self.waits, self.graph.gates, self.graph.successors
-        while pending:
-            done = pending.pop()
-            if done < gates:
-                self.ends[done // self.copy_of] = self.now  # time only goes forward
-            for successor in successors[done]:
-                waits[successor] -= 1
-                if not waits[successor]:
-                    if self.stages[successor]:
-                        self._queue(successor)
-                    else:
-                        pending.append(successor)
-
-    def start_parts(self) -> None:
+    def start(self, now: float) -> None:
         """Starts the first in line on every free stream; for bodies without blocks."""
-        now = self.now
+        is_free = self.is_free
         for stream, queue in enumerate(self.queues):
-            if queue and self.is_free[stream]:
-                position = heappop(queue)
-                self.is_free[stream] = False
-                at = self.at_stage[position]
-                for own, seconds in self.stages[position][at]:
-                    if own == stream:
-                        end = now + seconds
-                        self.runs.append((now, end, stream, position, at))
-                        heappush(self.running, (end, position, stream))
+            if queue and is_free[stream]:
+                is_free[stream] = False
+                self._start_part(now, heappop(queue), stream)
 
-    def start_blocks(self, blocks: set[int]) -> None:
+    def _start_part(self, now: float, position: int, stream: int) -> None:
+        progress = self.progress
+        at = progress[position][0] if position in progress else 0
+        for own, seconds in self.stages[position][at]:
+            if own == stream:
+                self.runs.append((now, now + seconds, stream, position, at))
+                heappush(self.running, (now + seconds, position, stream))
+
+    def start_blocks(self, now: float, blocks: frozenset[int]) -> None:
         """The same where some steps need all their streams at once: earliest in program first."""
         while True:
             best, where = -1, 0
@@ -152,38 +187,23 @@ class _State:
                 if not self.is_free[stream] or not queue:
                     continue
                 position = queue[0]
-                if position in blocks and not all(
-                    self.is_free[own] for own, _ in self.stages[position][0]
-                ):
+                if position in blocks and not self._all_free(position):
                     continue
                 if best < 0 or position < best:
                     best, where = position, stream
             if best < 0:
                 return
             heappop(self.queues[where])
+            taken = [where]
             if best in blocks:
                 self.started.add(best)
-            at = self.at_stage[best]
-            for own, seconds in self.stages[best][at]:
-                if best in blocks or own == where:
-                    self.is_free[own] = False
-                    self.runs.append((self.now, self.now + seconds, own, best, at))
-                    heappush(self.running, (self.now + seconds, best, own))
+                taken = [stream for stream, _ in self.stages[best][0]]
+            for stream in taken:
+                self.is_free[stream] = False
+                self._start_part(now, best, stream)
 
-    def advance(self) -> None:
-        """Goes to the next end and queues what waited for it."""
-        running = self.running
-        now = self.now = running[0][0]
-        while running and running[0][0] == now:
-            _, position, stream = heappop(running)
-            self.is_free[stream] = True
-            self.left[position] -= 1
-            if not self.left[position]:
-                self.at_stage[position] += 1
-                if self.at_stage[position] < len(self.stages[position]):
-                    self._queue(position)
-                else:
-                    self._done(position)
+    def _all_free(self, position: int) -> bool:
+        return all(self.is_free[stream] for stream, _ in self.stages[position][0])
 
 
 def _unrolled(body: TaskBody, copies: int) -> _Unrolled:
@@ -195,12 +215,17 @@ def _unrolled(body: TaskBody, copies: int) -> _Unrolled:
 
 
 def _unroll(body: TaskBody, copies: int) -> _Unrolled:
-    """Gates: iteration i+2 (i+1 behind a barrier) starts when all of iteration i is done."""
+    """Gates: iteration i+2 (i+1 behind a barrier) starts when all of iteration i is done.
+
+    Only steps that wait for nothing inside their iteration need the gate, and only steps that
+    nothing inside it waits for hold it up.
+    """
     steps = body.steps
     count = len(steps)
     gates = count * copies
     successors: list[list[int]] = [[] for _ in range(gates + copies)]
     waits = [0] * (gates + copies)
+    last = set(range(count)) - {dep for step in steps for dep in step.deps}
 
     def after(later: int, earlier: int) -> None:
         successors[earlier].append(later)
@@ -215,7 +240,8 @@ def _unroll(body: TaskBody, copies: int) -> _Unrolled:
             if copy:
                 for dep in step.carried:
                     after(base + index, base - count + dep)
-            if copy >= depth:
+            if copy >= depth and not step.deps:
                 after(base + index, gates + copy - depth)
-            after(gates + copy, base + index)
+            if index in last:
+                after(gates + copy, base + index)
     return _Unrolled(tuple(map(tuple, successors)), tuple(waits), gates)

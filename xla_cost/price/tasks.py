@@ -15,6 +15,8 @@ from xla_cost.program import Body, Branch, Collective, Loop, Matmul, Node, Op, P
 
 #: slices that are addresses when they read an argument or a loop-invariant array
 _VIEWS = frozenset({"dynamic-slice", "slice"})
+#: loop counters, indices and their comparisons: a few numbers in and out
+SCALAR_BYTES = 64
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,6 +104,7 @@ def task_graph(program: Program, policy: Policy) -> TaskGraph:
         policy.look_through_converts,
         policy.fuse_elementwise,
         policy.slices_are_views,
+        policy.scalars_are_free,
     )
     key = (id(program), structure)
     found = _graphs.get(key)
@@ -177,12 +180,14 @@ def _task_body(body: Body, policy: Policy, tasks: list[Task], number: dict[int, 
         for producer, reader in body.carried or ()
     }
     steps = []
+    before: list[int] = []  # per step, a bit for each step that is done when it starts
     for index in position:
         kernel = by_root.get(index)
         inside = kernel.members if kernel else (index,)
         needs = frozenset[int]().union(*(_needs(nodes[m], sources) for m in inside))
         own = set(inside)
-        deps = tuple(sorted(position[i] for i in needs if i >= 0 and i not in own))
+        deps, known = _latest({position[i] for i in needs if i >= 0 and i not in own}, before)
+        before.append(known)
         carried = {i for r in needs if r < 0 for i in carried_by_reader[-1 - r]}
         steps.append(
             _step(
@@ -195,6 +200,16 @@ def _task_body(body: Body, policy: Policy, tasks: list[Task], number: dict[int, 
             )
         )
     return TaskBody(tuple(steps), barrier=body.carried is None)
+
+
+def _latest(deps: set[int], before: list[int]) -> tuple[tuple[int, ...], int]:
+    """`deps` without those that another of them waits for anyway, and all that is then done."""
+    implied = 0
+    known = 0
+    for dep in deps:
+        implied |= before[dep]
+        known |= before[dep] | 1 << dep
+    return tuple(sorted(dep for dep in deps if not implied >> dep & 1)), known
 
 
 def _step(
@@ -243,7 +258,13 @@ def _is_free(node: Node, nodes: tuple[Node, ...], policy: Policy) -> bool:
         return True
     if node.collective is not None and node.collective.groups.size <= 1:
         return True
-    return policy.slices_are_views and _is_view(node, nodes)
+    if policy.slices_are_views and _is_view(node, nodes):
+        return True
+    return (
+        policy.scalars_are_free
+        and node.kind in ("vector", "move")
+        and node.bytes_read + node.bytes_written <= SCALAR_BYTES
+    )
 
 
 def _is_view(op: Op, nodes: tuple[Node, ...]) -> bool:

@@ -12,11 +12,18 @@ _PIPED_WIDTH = 80
 _WIDEST = 100
 
 
+class _Console(Console):
+    """A console that leaves a closed pipe to the command line, which exits with 141."""
+
+    def on_broken_pipe(self) -> None:
+        raise BrokenPipeError
+
+
 def console(stream: TextIO | None = None) -> Console:
     """A console on `stream` (default standard output): 80 columns and no colour when piped."""
-    made = Console(file=stream or sys.stdout, highlight=False, soft_wrap=False)
+    made = _Console(file=stream or sys.stdout, highlight=False, soft_wrap=False)
     if not made.is_terminal:
-        return Console(
+        return _Console(
             file=stream or sys.stdout, highlight=False, width=_PIPED_WIDTH, color_system=None
         )
     made.width = min(made.width, _WIDEST)

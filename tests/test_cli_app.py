@@ -1,0 +1,90 @@
+"""The command table: what it lists, what it imports, how it refuses."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+
+from xla_cost.cli import app as cli
+
+
+def run(capsys, *arguments: str) -> tuple[int, str, str]:
+    code = cli.run(list(arguments))
+    out, err = capsys.readouterr()
+    return code, out, err
+
+
+def test_help_lists_every_command_that_exists(capsys):
+    code, out, err = run(capsys, "--help")
+    assert code == 0
+    assert err == ""
+    for name in ("estimate", "demo", "models", "plans"):
+        assert name in out
+
+
+def test_no_command_prints_the_help(capsys):
+    assert run(capsys)[0] == 0
+
+
+def test_help_imports_neither_jax_nor_typer_nor_any_command():
+    code = (
+        "import sys; from xla_cost.cli.app import run; assert run(['--help']) == 0; "
+        "print([m for m in ('jax', 'typer', 'numpy', 'pandas', 'rich', 'xla_cost.cli.estimate') "
+        "if m in sys.modules])"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.splitlines()[-1] == "[]"
+
+
+def test_version_is_the_installed_one(capsys):
+    from importlib.metadata import version
+
+    assert run(capsys, "--version") == (0, f"xla-cost {version('xla-cost')}\n", "")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["nosuch"], "no such command 'nosuch'"),
+        (["--nosuch"], "no such option '--nosuch'"),
+        (["estimate"], "missing argument"),
+        (["estimate", "tiny", "--batch", "many"], "'many' is not a valid integer"),
+        (["estimate", "tiny", "--nosuch", "1"], "no such option: --nosuch"),
+    ],
+)
+def test_usage_errors_are_one_line_and_exit_2(capsys, arguments, message):
+    code, out, err = run(capsys, *arguments)
+    assert code == 2
+    assert out == ""
+    assert err.count("\n") == 1
+    assert err.startswith("xla-cost: ")
+    assert message in err
+
+
+def test_interrupt_is_one_line_and_exit_130(capsys, monkeypatch):
+    def interrupted(_):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(cli.app, "invoke", interrupted)
+    assert run(capsys, "demo") == (130, "", "xla-cost: interrupted\n")
+
+
+def test_reader_that_goes_away_leaves_no_traceback():
+    """`xla-cost plans | true`: the pipe is closed before anything is written."""
+    code = (
+        "import os, sys; from xla_cost.cli.app import run; r, w = os.pipe(); os.dup2(w, 1); "
+        "os.close(r); os.close(w); sys.exit(run(['plans']))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], stderr=subprocess.PIPE, text=True)
+    assert done.stderr == ""
+    assert done.returncode == 141
+
+
+def test_plans_as_json(capsys):
+    import json
+
+    code, out, err = run(capsys, "plans", "--json", "-")
+    assert (code, err) == (0, "")
+    assert {"study", "dp-attention"} <= {plan["name"] for plan in json.loads(out)["plans"]}
