@@ -82,6 +82,8 @@ class Op:
     scope: str = ""  # op_name path without jit(..) and the trailing primitive
     source: str = ""  # file:line of the user's code
     matmuls: tuple[Matmul, ...] = ()
+    #: HLO opcode of each matmul, where the op's own does not say (fusions, kernel regions)
+    matmul_opcodes: tuple[str, ...] = ()
     vector_flops: int = 0
     bytes_read: int = 0  # operands at the op's border
     bytes_written: int = 0
@@ -173,15 +175,54 @@ class Program:
 
 
 def body_flops(body: Body) -> float:
-    """Matrix FLOPs of one execution of `body`, loops times trips."""
-    return sum(op.flops * times for op, times in _walk(body, 1.0))
+    """Matrix FLOPs of one execution of `body`, loops times trips, the dearest branch."""
+    return _flops(body, {})
 
 
 def _walk(body: Body, times: float) -> Iterator[tuple[Op, float]]:
-    for node in body.nodes:
-        if isinstance(node, Op):
-            yield node, times
+    """Depth first in program order, on an explicit stack: HLO nests arbitrarily deep."""
+    known: dict[int, float] = {}
+    stack = [(iter(body.nodes), times)]
+    while stack:
+        nodes, here = stack[-1]
+        node = next(nodes, None)
+        if node is None:
+            stack.pop()
+        elif isinstance(node, Op):
+            yield node, here
         elif isinstance(node, Loop):
-            yield from _walk(node.body, times * (1 if node.trips is None else node.trips))
+            stack.append((iter(node.body.nodes), here * (1 if node.trips is None else node.trips)))
         else:
-            yield from _walk(max(node.bodies, key=body_flops), times)
+            dearest = max(node.bodies, key=lambda inner: _flops(inner, known))
+            stack.append((iter(dearest.nodes), here))
+
+
+def _flops(body: Body, known: dict[int, float]) -> float:
+    """Matrix FLOPs of a body; `known` remembers those of bodies by identity."""
+    stack = [body]
+    while stack:
+        here = stack[-1]
+        if id(here) in known:
+            stack.pop()
+            continue
+        missing = [b for node in here.nodes for b in _inside(node) if id(b) not in known]
+        if missing:
+            stack.extend(missing)
+            continue
+        known[id(here)] = sum(_node_flops(node, known) for node in here.nodes)
+        stack.pop()
+    return known[id(body)]
+
+
+def _node_flops(node: Node, known: dict[int, float]) -> float:
+    if isinstance(node, Op):
+        return node.flops
+    if isinstance(node, Loop):
+        return known[id(node.body)] * (1 if node.trips is None else node.trips)
+    return max(known[id(body)] for body in node.bodies)
+
+
+def _inside(node: Node) -> tuple[Body, ...]:
+    if isinstance(node, Op):
+        return ()
+    return (node.body,) if isinstance(node, Loop) else node.bodies

@@ -44,7 +44,7 @@ _MATMUL_FORMATS = frozenset(FORMATS)
 _PLAIN: Mapping[str, Any] = {
     f.name: f.default
     for f in fields(Op)
-    if f.default is not MISSING and f.name not in ("matmuls", "collective")
+    if f.default is not MISSING and f.name not in ("matmuls", "matmul_opcodes", "collective")
 }
 _STRINGS = frozenset(name for name, default in _PLAIN.items() if isinstance(default, str))
 _SCALARS = tuple(f for f in fields(Program) if f.name != "entry")
@@ -149,6 +149,8 @@ class _Writer:
                 found[key] = self.text(value) if key in _STRINGS else value
         if op.matmuls:
             found["matmuls"] = [[m.batch, m.m, m.n, m.k, m.format, m.grouped] for m in op.matmuls]
+        if op.matmul_opcodes:
+            found["matmul_opcodes"] = [self.text(opcode) for opcode in op.matmul_opcodes]
         if op.collective is not None:
             c = op.collective
             number = self.groups.setdefault(c.groups, len(self.groups))
@@ -280,6 +282,8 @@ class _Reader:
             elif key == "matmuls":
                 rows = _is(value, list, at)
                 found[key] = tuple(_matmul(row, f"{at}[{i}]") for i, row in enumerate(rows))
+            elif key == "matmul_opcodes":
+                found[key] = tuple(self.text(item, at) for item in _is(value, list, at))
             elif key == "collective":
                 found[key] = self.collective(_row(value, (6,), at), at)
             else:

@@ -176,6 +176,8 @@ class BodyBuilder:
         }
         if cost.matmuls:
             fields["matmuls"] = cost.matmuls
+            if cost.matmul_opcodes:
+                fields["matmul_opcodes"] = cost.matmul_opcodes
         if cost.vector_flops:
             fields["vector_flops"] = cost.vector_flops
         if scope.path:
@@ -429,6 +431,7 @@ def _fusion_cost(fusion: Fusion, instruction: Instruction, result: AnyShape) -> 
         reads,
         fusion.written,
         matmuls=fusion.matmuls,
+        matmul_opcodes=fusion.matmul_opcodes,
         vector_flops=fusion.vector_flops,
         note=note,
         result_bytes=result.bytes,

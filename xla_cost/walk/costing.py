@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from xla_cost.hlo.dims import conv_labels, dot_dims, integer, integers, window
 from xla_cost.hlo.ir import AnyShape, Instruction, Module, TupleShape
@@ -31,9 +31,8 @@ class Cost:
     region: str = ""
     work: float = 1.0
     result_bytes: int = 0
-    #: matrix opcodes that the matmuls come from, for the summary by opcode
-    opcode: str = ""
-    extra: dict[str, int] = field(default_factory=dict)
+    #: opcode of each matmul, where it is not the instruction's own
+    matmul_opcodes: tuple[str, ...] = ()
 
 
 class Costing:
@@ -111,7 +110,7 @@ class Costing:
         if matmuls is None:
             return None
         note = "upper bound: group sizes are data" if opcode == "ragged-dot" else ""
-        return Cost("matmul", reads, result.bytes, matmuls=matmuls, note=note, opcode=opcode)
+        return Cost("matmul", reads, result.bytes, matmuls=matmuls, note=note)
 
     def _move(
         self,
@@ -177,7 +176,6 @@ class Costing:
             note=found.note,
             region=found.region,
             work=found.work,
-            opcode="custom-call",
         )
 
 

@@ -75,7 +75,7 @@ def summarise(
             instruction, graph.operand_shapes(instruction), graph.shapes[instruction.name]
         )
         matmuls.extend(cost.matmuls)
-        opcodes.extend([cost.opcode or opcode] * len(cost.matmuls))
+        opcodes.extend([opcode] * len(cost.matmuls))
         vector_flops += cost.vector_flops
         if cost.kind == "unpriced":
             unpriced.append(cost.note)

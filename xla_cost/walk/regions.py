@@ -227,12 +227,9 @@ def _kernel(graph: Graph, drafts: Drafts, region: _Region, costs: Mapping[str, C
     """One op for a region: its matmuls, and the bytes that cross its border."""
     members = [drafts.nodes[index] for index in region.members]
     scoped = next(m for m in members if m.scope.region and m.fields.get("kind") != "free")
-    matmuls: list[Matmul] = []
-    vector_flops = 0
+    work = _Work()
     for member in members:
-        found, flops = _work(member)
-        matmuls.extend(found)
-        vector_flops += flops
+        work.add(member)
     origins = sorted({member.origin for member in members})
     read, source_read = _entering(graph, origins, costs)
     written = _leaving(graph, origins)
@@ -242,8 +239,9 @@ def _kernel(graph: Graph, drafts: Drafts, region: _Region, costs: Mapping[str, C
         "kind": "kernel",
         "scope": scoped.scope.region,
         "source": next((m.fields["source"] for m in members if m.fields.get("source")), ""),
-        "matmuls": tuple(matmuls),
-        "vector_flops": vector_flops,
+        "matmuls": tuple(work.matmuls),
+        "matmul_opcodes": tuple(work.opcodes),
+        "vector_flops": work.vector_flops,
         "bytes_read": read,
         "source_bytes_read": source_read,
         "bytes_written": written,
@@ -254,33 +252,34 @@ def _kernel(graph: Graph, drafts: Drafts, region: _Region, costs: Mapping[str, C
     return Draft(Op, fields, together(m.needs for m in members), members[-1].origin, scoped.scope)
 
 
-def _work(member: Draft) -> tuple[list[Matmul], int]:
-    """Matmuls and vector FLOPs of a node, loops multiplied out."""
-    if member.is_op:
-        return list(member.fields.get("matmuls", ())), member.fields.get("vector_flops", 0)
-    node = member.finish()
-    matmuls: list[Matmul] = []
-    flops = 0
-    stack: list[tuple[Node, int]] = [(node, 1)]
-    while stack:
-        here, times = stack.pop()
-        if isinstance(here, Op):
-            flops += here.vector_flops * times
-            matmuls.extend(_repeated(here.matmuls, times))
-        elif isinstance(here, Loop):
-            trips = 1 if here.trips is None else here.trips
-            stack.extend((inner, times * trips) for inner in reversed(here.body.nodes))
-        else:
-            dearest = max(here.bodies, key=body_flops)
-            stack.extend((inner, times) for inner in reversed(dearest.nodes))
-    return matmuls, flops
+@dataclass(slots=True)
+class _Work:
+    """Arithmetic of the members of a region, loops multiplied out."""
+
+    matmuls: list[Matmul] = field(default_factory=list)
+    opcodes: list[str] = field(default_factory=list)
+    vector_flops: int = 0
+
+    def add(self, member: Draft) -> None:
+        """Count a member and whatever it runs."""
+        stack: list[tuple[Node, int]] = [(member.finish(), 1)]
+        while stack:
+            here, times = stack.pop()
+            if isinstance(here, Op):
+                self.vector_flops += here.vector_flops * times
+                self.matmuls.extend(_repeated(here.matmuls, times))
+                self.opcodes.extend(opcodes_of(here))
+            elif isinstance(here, Loop):
+                trips = 1 if here.trips is None else here.trips
+                stack.extend((inner, times * trips) for inner in reversed(here.body.nodes))
+            else:
+                dearest = max(here.bodies, key=body_flops)
+                stack.extend((inner, times) for inner in reversed(dearest.nodes))
 
 
-def _repeated(matmuls: Iterable[Matmul], times: int) -> list[Matmul]:
-    return [
-        Matmul(m.batch * times, m.m, m.n, m.k, m.format, m.grouped) if times != 1 else m
-        for m in matmuls
-    ]
+def opcodes_of(op: Op) -> tuple[str, ...]:
+    """The HLO opcode of each matmul of an op."""
+    return op.matmul_opcodes or (op.opcode,) * len(op.matmuls)
 
 
 def _entering(graph: Graph, origins: list[int], costs: Mapping[str, Cost]) -> tuple[int, int]:

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
-from xla_cost.hlo.groups import collective_groups
+from xla_cost.hlo.groups import collective_groups, states_group
 from xla_cost.hlo.ir import Computation, Instruction, Module
-from xla_cost.program import Body, Program
+from xla_cost.program import Body, Node, Program
 from xla_cost.walk.body import BodyBuilder, Env, Template, forwarded
 from xla_cost.walk.carry import carried
 from xla_cost.walk.collectives import collective_of
@@ -66,20 +66,22 @@ class Walker:
         self.problems: list[str] = []
 
     def program(self) -> Program:
-        """The program of the module's entry."""
+        """The program of the module's entry, or of all that nothing calls where it has none."""
         module = self.module
-        entry = self._template(module.entry)
-        graph = entry.graph
-        parameters = sum(graph.shapes[p.name].bytes for p in module.entry.parameters)
-        output = graph.shapes[module.entry.root.name].bytes if module.entry.instructions else 0
+        roots = entries(module)
+        templates = [self._template(root) for root in roots]
+        if len(templates) > 1:
+            self.problems.append(
+                f"no ENTRY: {len(roots)} computations that nothing calls are counted once each"
+            )
+        parameters = sum(p.shape.bytes for root in roots for p in root.parameters)
+        output = sum(root.root.shape.bytes for root in roots if root.instructions)
         program = Program(
             name=module.name,
             devices=max(module.device_count, self._largest_id + 1),
-            entry=entry.body,
+            entry=templates[0].body if len(templates) == 1 else _one_after_another(templates),
             parameter_bytes=parameters,
             output_bytes=output,
-            warnings=(),
-            provenance=(),
         )
         return cover(program, module, self.problems)
 
@@ -217,6 +219,11 @@ class Walker:
         if groups is None:
             groups = self._groups[key] = collective_groups(instruction, self.module)
             ids = [max(group, default=-1) for group in groups.members]
+            if not states_group(instruction, self.module):
+                self.problems.append(
+                    f"{instruction.name}: its group is everyone, and the text does not say how "
+                    f"many that is: took {groups.size}"
+                )
             self._largest_id = max([self._largest_id, *ids])
         size = groups.size if not groups.is_pairs else 0
         sliced = instruction.opcode in ("all-reduce", "all-reduce-start") and sliced_by_device(
@@ -237,6 +244,38 @@ class Walker:
         if found is None:
             found = self._sources[key] = instruction.source
         return found
+
+
+def entries(module: Module) -> tuple[Computation, ...]:
+    """The entry; where the text has no ENTRY, every computation that nothing calls.
+
+    A file cut in the middle has lost its ENTRY: what is there is still worth reading. A
+    computation of scalars alone (an orphaned reducer) is left out.
+    """
+    if not any(problem.startswith("no ENTRY") for problem in module.problems):
+        return (module.entry,)
+    called = {
+        name
+        for computation in module.computations.values()
+        for instruction in computation.instructions
+        if "=" in instruction.attribute_text
+        for name in instruction.called
+    }
+    roots = [c for name, c in module.computations.items() if name not in called]
+    whole = [c for c in roots if any(a.dims for p in c.instructions for a in p.shape.arrays)]
+    return tuple(whole) or (module.entry,)
+
+
+def _one_after_another(templates: list[Template]) -> Body:
+    """One body with the nodes of several; the peak is the largest."""
+    nodes: list[Node] = []
+    for template in templates:
+        base = len(nodes)
+        nodes.extend(
+            replace(node, deps=tuple(dep + base for dep in node.deps))
+            for node in template.body.nodes
+        )
+    return Body(tuple(nodes), max(t.peak_live_bytes for t in templates))
 
 
 #: The context of fused computations: they have no scope of their own.
