@@ -113,6 +113,18 @@ def test_bitcast_between_members_does_not_part_them():
     assert [kernel.members for kernel in kernels] == [(1, 3)]
 
 
+def test_equal_ops_on_equal_operands_are_one():
+    """Two dots quantise the same value: it is read and written once, (100 + 50) / 10 + 1 + 1."""
+    nodes = (
+        free("parameter"),
+        vector("q1", "convert", (0,), 100, 50),
+        dot("d1", (1,), 1.0),
+        vector("q2", "convert", (0,), 100, 50),
+        dot("d2", (3,), 1.0),
+    )
+    assert price(program(*nodes), machine(), FUSED).latency_s == pytest.approx(15.0 + 2.0)
+
+
 def test_priced_chain_takes_the_time_of_its_borders():
     """(100 + 50) bytes at 10 B/s; unfused it would be (200 + 200 + 150) / 10."""
     nodes = (

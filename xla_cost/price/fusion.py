@@ -12,6 +12,7 @@ check by hand:
   cycle can arise.)
 * A **cheap** op (one operand, no arithmetic to speak of) whose consumers are all fusible but in
   several kernels is repeated in each; its own kernel disappears.
+* Equal element-wise ops on equal operands are one op, as compilers see to it first.
 * Everything else (gather, scatter, sort, dynamic-update-slice, dots, collectives, fusions made
   by a compiler) is a kernel of its own.
 
@@ -22,7 +23,7 @@ once, and writes its last member's value.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from xla_cost.program import Node, Op
 
@@ -45,6 +46,10 @@ _CHEAP = frozenset({
 _REDUCING = frozenset({"reduce", "reduce-window"})
 #: free ops that hand a value on unchanged
 _SAME_VALUE = frozenset({"bitcast", "reshape", "bitcast-convert", "optimization-barrier"})
+
+
+#: element-wise ops that are told apart by attributes the ledger does not keep
+_HAS_ATTRIBUTES = frozenset({"compare", "map", "reduce-precision", "stochastic-convert"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,6 +94,38 @@ def fuse(nodes: Sequence[Node], candidates: set[int]) -> tuple[list[Kernel], dic
         where.update((member, len(kernels)) for member in group if member not in repeated)
         kernels.append(Kernel(group, read, written))
     return kernels, where
+
+
+def merge_equal(nodes: Sequence[Node]) -> Sequence[Node]:
+    """`nodes` with readers of a repeated op moved to its first occurrence.
+
+    The repetitions stay in place, so that indices hold, but nothing reads them; they are made
+    free.
+    """
+    first: dict[tuple[object, ...], int] = {}
+    same: dict[int, int] = {}
+    merged: list[Node] = []
+    for index, node in enumerate(nodes):
+        if any(dep in same for dep in node.deps):
+            node = replace(node, deps=tuple(same.get(dep, dep) for dep in node.deps))
+        if isinstance(node, Op) and _is_mergeable(node):
+            key = (node.opcode, node.deps, node.bytes_read, node.result_bytes)
+            if key in first:
+                same[index] = first[key]
+                node = replace(node, kind="free", deps=(first[key],))
+            else:
+                first[key] = index
+        merged.append(node)
+    return merged if same else nodes
+
+
+def _is_mergeable(op: Op) -> bool:
+    return (
+        op.kind == "vector"
+        and op.opcode in _ELEMENTWISE
+        and op.opcode not in _HAS_ATTRIBUTES
+        and len(op.deps) > 0
+    )
 
 
 def _users(nodes: Sequence[Node]) -> list[list[int]]:

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from xla_cost.policy import Policy
-from xla_cost.price.fusion import fuse
+from xla_cost.price.fusion import fuse, merge_equal
 from xla_cost.program import Body, Branch, Collective, Loop, Matmul, Node, Op, Program
 
 #: slices that are addresses when they read an argument or a loop-invariant array
@@ -158,7 +158,7 @@ def _inner_first(entry: Body) -> Iterator[Body]:
 
 
 def _task_body(body: Body, policy: Policy, tasks: list[Task], number: dict[int, int]) -> TaskBody:
-    nodes = body.nodes
+    nodes = tuple(merge_equal(body.nodes)) if policy.fuse_elementwise else body.nodes
     readers = frozenset(reader for _, reader in body.carried or ())
     takes_time = {index for index, node in enumerate(nodes) if not _is_free(node, nodes, policy)}
     candidates = {

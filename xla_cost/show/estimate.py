@@ -9,11 +9,14 @@ from rich.markup import escape
 
 from xla_cost.policy import Policy
 from xla_cost.price import Comparison, Estimate
+from xla_cost.price.tables import OpCost
 from xla_cost.program import Program
 from xla_cost.show.console import table, takes_unicode
 from xla_cost.units import bar, bytes_text, joules_text, seconds_text
 
-_BAR = 18
+_BAR = 12
+#: parts below this share of the latency are added up
+_SMALL = 0.0005
 
 
 def show_estimates(
@@ -24,15 +27,13 @@ def show_estimates(
     if comparison is not None:
         out.print()
         out.print(ratio_text(comparison), soft_wrap=False)
-    for estimate in estimates:
-        out.print()
-        out.print(parts(out, estimate))
-    first = estimates[0]
-    if first.collectives:
+    out.print()
+    out.print(parts(out, estimates))
+    if estimates[0].collectives:
         out.print()
         out.print(collectives(estimates, top))
     out.print()
-    out.print(ops(first, top))
+    out.print(ops(estimates[0], top))
 
 
 def headline(estimates: Sequence[Estimate]) -> object:
@@ -69,53 +70,85 @@ def ratio_text(comparison: Comparison) -> str:
     return text
 
 
-def parts(out: Console, estimate: Estimate) -> object:
-    """Cost by part of the model with a bar for its share of the latency."""
+def parts(out: Console, estimates: Sequence[Estimate]) -> object:
+    """Cost by part of the model on the first machine, its share, and the cost on the second."""
+    first, others = estimates[0], estimates[1:2]
     made = table(
-        "part", "compute", "network", "exposed", "share", "",
-        title=f"Cost by part on {escape(estimate.machine.name)}",
+        "part", "compute", "network", "exposed", "share", "", *(e.machine.name for e in others),
+        title=f"Cost by part on {escape(first.machine.name)}",
     )  # fmt: skip
-    made.columns[-1].justify = "left"
-    for row in estimate.by_scope[:12]:
-        share = row.critical_s / estimate.latency_s if estimate.latency_s else 0.0
+    made.columns[5].justify = "left"
+    elsewhere = [{row.scope: row.critical_s for row in e.by_scope} for e in others]
+    rest, rest_s = 0, 0.0
+    for row in first.by_scope:
+        share = row.critical_s / first.latency_s if first.latency_s else 0.0
+        if share < _SMALL:
+            rest, rest_s = rest + 1, rest_s + row.critical_s
+            continue
         drawn = bar(share, _BAR) if takes_unicode(out) else "#" * round(share * _BAR)
         made.add_row(
-            escape(_cut(row.scope, 20)), seconds_text(row.compute_s), seconds_text(row.comm_s),
+            escape(_cut(row.scope, 16)), seconds_text(row.compute_s), seconds_text(row.comm_s),
             seconds_text(row.exposed_comm_s), f"{share:.1%}", drawn,
+            *(seconds_text(costs.get(row.scope, 0.0)) for costs in elsewhere),
         )  # fmt: skip
+    if rest:
+        made.add_row(f"{rest} smaller", seconds_text(rest_s), "", "", "")
     return made
 
 
 def collectives(estimates: Sequence[Estimate], top: int) -> object:
-    """The dearest collectives of the first machine, beside their time on the others."""
+    """The dearest collectives on the first machine, equal ones added, beside the others."""
+    shown = estimates[:2]
     made = table(
-        "collective", "group", "payload", "times", *(e.machine.name for e in estimates),
-        title=f"Dearest collectives (on {escape(estimates[0].machine.name)}, all executions)",
+        "collective", "group", "payload", "times", *(e.machine.name for e in shown),
+        title=f"Dearest collectives on {escape(shown[0].machine.name)}, all executions",
     )  # fmt: skip
-    others = [{(c.name, c.scope): c.seconds for c in e.collectives} for e in estimates]
-    for row in estimates[0].collectives[:top]:
-        times = [seconds_text(o.get((row.name, row.scope), 0.0)) for o in others]
+    totals: dict[tuple[str, int, int], list[float]] = {}
+    times: dict[tuple[str, int, int], float] = {}
+    for index, estimate in enumerate(shown):
+        for row in estimate.collectives:
+            key = (f"{row.kind} {_tail(row.scope)}", row.group_size, row.payload_bytes)
+            totals.setdefault(key, [0.0] * len(shown))[index] += row.seconds
+            if not index:
+                times[key] = times.get(key, 0.0) + row.executions
+    for key in sorted(times, key=lambda key: -totals[key][0])[:top]:
+        name, group, payload = key
         made.add_row(
-            escape(_cut(f"{row.kind} {_tail(row.scope)}", 31)), str(row.group_size),
-            bytes_text(row.payload_bytes), f"{row.executions:.0f}", *times,
+            escape(_cut(name, 31)), str(group), bytes_text(payload), f"{times[key]:.0f}",
+            *(seconds_text(seconds) for seconds in totals[key]),
         )  # fmt: skip
     return made
 
 
 def ops(estimate: Estimate, top: int) -> object:
-    """The dearest kernels of one machine and what bounds them."""
+    """The dearest kernels on one machine, equal ones added, and what bounds them."""
     made = table(
-        "kernel", "bound", "times", "time", "share",
+        "kernel", "bound by", "times", "time", "share",
         title=f"Dearest kernels on {escape(estimate.machine.name)}",
     )  # fmt: skip
-    kernels = [op for op in estimate.ops if op.kind != "collective"]
-    for op in kernels[:top]:
-        share = op.critical_s / estimate.latency_s if estimate.latency_s else 0.0
+    found: dict[tuple[str, str], list[float]] = {}
+    for op in estimate.ops:
+        if op.kind != "collective":
+            row = found.setdefault((_kernel_name(op), op.bound), [0.0, 0.0])
+            row[0] += op.executions
+            row[1] += op.seconds
+    for (name, bound), (times, seconds) in sorted(found.items(), key=lambda item: -item[1][1])[
+        :top
+    ]:
+        share = seconds / estimate.latency_s if estimate.latency_s else 0.0
         made.add_row(
-            escape(_cut(f"{op.opcode} {_tail(op.scope)}", 38)), op.bound,
-            f"{op.executions:.0f}", seconds_text(op.seconds), f"{share:.1%}",
-        )  # fmt: skip
+            escape(_cut(name, 42)), bound, f"{times:.0f}", seconds_text(seconds), f"{share:.1%}"
+        )
     return made
+
+
+def _kernel_name(op: OpCost) -> str:
+    """`flash_attention attention/scores`, `dot attention/q_down`."""
+    segments = op.scope.split("/")
+    regions = [s.removeprefix("kernel[").split(",")[0].rstrip("]") for s in segments
+               if s.startswith("kernel[")]  # fmt: skip
+    plain = [s for s in segments if not s.startswith("kernel[")]
+    return f"{regions[0] if regions else op.opcode} {'/'.join(plain[-2:])}"
 
 
 def show_warnings(out: Console, lines: Sequence[str], most: int = 8) -> None:
