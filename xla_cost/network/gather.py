@@ -86,6 +86,8 @@ class Gathering:
             steps.append(Step(0, inside, self.vector, self.vector, "inside the pod"))
         for i, outer in enumerate(self.spread.levels[1:], start=1):
             k = outer.fan
+            if k == 1:
+                continue
             cross = (k - 1) / 4 if rule == "reading-1" else (k - 1) / k
             stage = Stage(rule, times * cross, times * cross, times * (k - 1))
             steps.append(Step(i, stage, self.vector, self.vector, "across pods"))
