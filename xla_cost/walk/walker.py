@@ -219,7 +219,7 @@ class Walker:
         if groups is None:
             groups = self._groups[key] = collective_groups(instruction, self.module)
             ids = [max(group, default=-1) for group in groups.members]
-            if not states_group(instruction, self.module):
+            if not groups.is_pairs and not states_group(instruction, self.module):
                 self.problems.append(
                     f"{instruction.name}: its group is everyone, and the text does not say how "
                     f"many that is: took {groups.size}"
