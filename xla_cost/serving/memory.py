@@ -15,7 +15,7 @@ class KvMemory:
     let in, so that it is not thrown out again at once.
     """
 
-    __slots__ = ("_capacity", "_watermark", "grows", "reserved_tokens")
+    __slots__ = ("_capacity", "_held", "_watermark", "grows", "reserved_tokens")
 
     def __init__(self, capacity_tokens: int | None, grows: bool, watermark: float) -> None:
         self._capacity = capacity_tokens
@@ -24,6 +24,7 @@ class KvMemory:
             self._watermark = int(capacity_tokens * watermark) * UNITS_PER_TOKEN
         self.grows = grows
         self.reserved_tokens = 0
+        self._held: dict[int, int] = {}
 
     def free_units(self, context_units: int) -> int | None:
         """Units left beside a batch of that total context; None when there is no limit."""
@@ -39,10 +40,13 @@ class KvMemory:
             if tokens * UNITS_PER_TOKEN + (0 if empty else self._watermark) > free:
                 return False
         self.reserved_tokens += tokens
-        request.reserved = tokens
+        self._held[request.index] = tokens
         return True
+
+    def holds(self, request: Request) -> bool:
+        """Whether something is set aside for `request`."""
+        return request.index in self._held
 
     def release(self, request: Request) -> None:
         """What was set aside for `request` is free again."""
-        self.reserved_tokens -= request.reserved
-        request.reserved = 0
+        self.reserved_tokens -= self._held.pop(request.index, 0)

@@ -16,7 +16,7 @@ class Request:
     __slots__ = (
         "arrival", "cached", "done", "finish", "first_token", "growth", "index", "input_tokens",
         "joined_context", "joined_index", "last_index", "last_token", "output_tokens",
-        "preempted", "prefilled", "prompt", "reserved", "sent", "steps",
+        "preempted", "prefilled", "prompt", "sent", "steps",
     )  # fmt: skip
 
     def __init__(
@@ -40,7 +40,5 @@ class Request:
         self.joined_context = 0
         self.joined_index = 0
         self.last_index = 0
-        #: tokens of key/value memory set aside for it on the worker that holds it
-        self.reserved = 0
         #: the event its process waits for
         self.done: Any = None

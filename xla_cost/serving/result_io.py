@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import asdict
 from typing import Any
 
@@ -70,7 +71,11 @@ def _confidence(value: Distribution) -> str:
     return "-" if value.half_width is None else seconds(value.half_width)
 
 
-_LINES = (
+def _busy(result: ServeResult) -> str:
+    return f"{result.prefill_utilisation:.0%} / {result.decode_utilisation:.0%}"
+
+
+_LINES: tuple[tuple[str, Callable[[ServeResult], str]], ...] = (
     ("mean TTFT 95 % +-", lambda r: _confidence(r.ttft_s)),
     ("mean TPOT 95 % +-", lambda r: _confidence(r.tpot_s)),
     ("requests/s", lambda r: f"{r.requests_per_s:.4g}"),
@@ -83,7 +88,7 @@ _LINES = (
     ("waiting for decode", lambda r: f"{r.decode_queue_mean:.1f}"),
     (
         "prefill / decode busy",
-        lambda r: f"{r.prefill_utilisation:.0%} / {r.decode_utilisation:.0%}",
+        _busy,
     ),
     ("preemptions", lambda r: str(r.preemptions)),
     (

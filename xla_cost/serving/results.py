@@ -187,7 +187,7 @@ def _bottleneck(
 ) -> str:
     """One sentence: which resource makes requests wait, and the figures that say so."""
     decode = system.decode or system.mixed
-    places = decode.max_batch * decode.workers if decode else 0
+    places = decode.max_batch if decode else 0
     waiting, claiming = means["prefill_waiting"], means["decode_waiting"]
     if system.mixed is not None:
         used = uses["prefill"] + uses["decode"]

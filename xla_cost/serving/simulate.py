@@ -102,7 +102,7 @@ class _Simulation:
         return Run(
             samples=tuple(self._samples),
             start=self._start or {},
-            end=self.meter.counters(now),
+            end=self._counters(),
             meter=self.meter,
             sent=self._sent,
             finished=self._finished,
@@ -111,6 +111,12 @@ class _Simulation:
             events=next(self.env._eid),  # simpy numbers its events; nothing public counts them
             elapsed_s=time.perf_counter() - began,
         )
+
+    def _counters(self) -> dict[str, int]:
+        for workers in self.workers.values():
+            for worker in workers:
+                worker.settle()
+        return self.meter.counters(self.env.now)
 
     # the story of one request
 
@@ -128,7 +134,7 @@ class _Simulation:
     def _send(self, request: Request) -> None:
         now = self.env.now
         if self._sent == self.load.warmup:
-            self._start = self.meter.counters(now)
+            self._start = self._counters()
             self._window_start = (self._totals[0], self._totals[1], self._totals[2])
         self._sent += 1
         request.sent = now

@@ -60,6 +60,7 @@ class Worker:
         self._joined: list[Request] = []
         self._started = 0
         self._planned = 0
+        self._counted = 0
         self._token = 0
         self._state = "idle"
 
@@ -196,7 +197,7 @@ class Worker:
 
     def _start(self, _: Any) -> None:
         self._take_joiners()
-        self._preempt()
+        preempted = self._preempt()
         self._chunks = self._take_prompts() if self.prompts and self.pool.prefills else []
         batch = self.batch
         if not batch.size and not self._chunks:
@@ -210,7 +211,8 @@ class Worker:
             length += self._prefill_ticks()
         if batch.size and self._steps is not None:
             self._pieces = self._steps.pieces(batch.size)
-            if not self._chunks and not self._single_steps:
+            # after a preemption claims are looked at again when the next iteration ends
+            if not (self._chunks or preempted or self._single_steps):
                 self._planned = min(batch.steps_to_completion(), self._memory_steps())
             length += run_ticks(self._pieces, batch.context, batch.growth, self._planned)
         self._schedule_end(length)
@@ -229,8 +231,9 @@ class Worker:
                     self.log("decode", request, self.name)
             self.meter.decode_batch.change(self.env.now, len(self._joined))
 
-    def _preempt(self) -> None:
-        batch, memory = self.batch, self.memory
+    def _preempt(self) -> bool:
+        """Throw out the last to join until the rest fits; says whether any was."""
+        batch, memory, before = self.batch, self.memory, self.meter.preemptions
         while memory.grows and batch.size and (memory.free_units(batch.context) or 0) < 0:
             request = batch.preempt_last()
             request.last_token = self.env.now
@@ -241,6 +244,7 @@ class Worker:
             if self.log:
                 self.log("preempt", request, self.name)
             request.done.succeed(False)
+        return self.meter.preemptions > before
 
     def _take_prompts(self) -> list[tuple[Request, int]]:
         """Chunks of the next prefill batch, first come first served, within the token budget."""
@@ -252,7 +256,7 @@ class Worker:
             fits = left <= budget or self.pool.chunked or not chunks
             if (budget < 1 and chunks) or not fits:
                 break
-            if not request.reserved and not self._try_place(request):
+            if not self.memory.holds(request) and not self._try_place(request):
                 break
             new = min(left, max(budget, 1)) if self.pool.chunked else left
             chunks.append((request, new))
@@ -294,36 +298,50 @@ class Worker:
         self._schedule_start()
 
     def _end_decode(self) -> None:
-        batch, meter, steps = self.batch, self.meter, self._planned
-        pieces, context, growth = self._pieces, batch.context, batch.growth
+        batch = self.batch
+        self._count(self._planned)
+        self._counted = 0
+        batch.advance(self._planned)
+        for request in batch.completed():
+            self.places -= 1
+            self.memory.release(request)
+            self.meter.decode_batch.change(self.env.now, -1)
+            request.done.succeed(True)
+
+    def settle(self) -> None:
+        """Count the iterations of the running stretch that are over, so that counters are exact."""
+        if self._state == "running" and self.batch.size:
+            self._count(self._iterations_by_now() - 1)
+
+    def _count(self, upto: int) -> None:
+        """Count the stretch's iterations from those counted before to `upto`."""
+        steps = upto - self._counted
+        if steps <= 0:
+            return
+        batch, meter, pieces, growth = self.batch, self.meter, self._pieces, self.batch.growth
+        context = batch.context + self._counted * growth
+        self._counted = upto
         if self._energy is not None:
             table = self._energy.pieces(batch.size)
             meter.energy += run_ticks(table, context, growth, steps)
-        first = step_ticks(pieces, context)
-        last = step_ticks(pieces, context + (steps - 1) * growth)
         ticks = run_ticks(pieces, context, growth, steps)
         meter.busy_decode += ticks
         meter.iterations += steps
         meter.member_iterations += steps * batch.size
         meter.decoded_units += steps * growth
+        first = step_ticks(pieces, context)
+        last = step_ticks(pieces, context + (steps - 1) * growth) if steps > 1 else first
         self._count_gaps(first, last, ticks, growth, steps)
-        batch.advance(steps)
-        for request in batch.completed():
-            self.places -= 1
-            self.memory.release(request)
-            meter.decode_batch.change(self.env.now, -1)
-            request.done.succeed(True)
 
     def _count_gaps(self, first: int, last: int, ticks: int, growth: int, steps: int) -> None:
         """Inter-token times: a step for every member, for joiners since their last token.
 
         Where a step gives several tokens, each of them counts with its part of the step.
         """
-        # a mixed iteration lasts as long as its prefill and its step together
-        extra = (self.env.now - self._started) - ticks
-        size, meter = self.batch.size, self.meter
-        weight = steps * growth
-        unit = size * UNITS_PER_TOKEN
+        # a mixed iteration, always a stretch of its own, lasts as long as its prefill and step
+        extra = self.env.now - self._started - ticks if self._chunks else 0
+        meter, weight = self.meter, steps * growth
+        unit = self.batch.size * UNITS_PER_TOKEN
         for request in self._joined:
             gap = self._started + first + extra - request.last_token
             each = gap * UNITS_PER_TOKEN // request.growth
