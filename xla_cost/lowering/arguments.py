@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, TypeVar
 
 import jax
@@ -99,6 +98,11 @@ def _carried_meshes(trees: Any) -> list[Mesh | AbstractMesh]:
     return [mesh for mesh in dict.fromkeys(meshes) if not mesh.empty]
 
 
+def carried_mesh(trees: Any) -> Mesh | AbstractMesh | None:
+    """Return the mesh of the first argument that is sharded over one."""
+    return next(iter(_carried_meshes(trees)), None)
+
+
 def _only(kind: type[M], meshes: Iterable[Mesh | AbstractMesh]) -> Iterator[M]:
     return (mesh for mesh in meshes if isinstance(mesh, kind))
 
@@ -115,7 +119,7 @@ def _check_virtual(mesh: Mesh) -> None:
 
 def mesh_axes(mesh: Mesh | AbstractMesh | None, trees: Any) -> tuple[tuple[str, int], ...]:
     """Return the axes of the mesh, or of one the arguments carry: (name, size), slowest first."""
-    found = mesh or next(iter(_carried_meshes(trees)), None)
+    found = mesh or carried_mesh(trees)
     return () if found is None else tuple((str(k), int(v)) for k, v in found.shape.items())
 
 
@@ -129,20 +133,3 @@ def check_arguments(fn: Any, args: Any, kwargs: Mapping[str, Any] | None) -> Non
         )
     if kwargs is not None and not isinstance(kwargs, Mapping):
         raise XlaCostError(f"kwargs: found a {type(kwargs).__name__}; expected a dict")
-
-
-def unbind_module(fn: Any, args: Sequence[Any]) -> tuple[Any, Sequence[Any]]:
-    """Make an nnx module's parameters arguments when the module itself is the function.
-
-    Calling it would close over its abstract parameters, which cannot be traced.
-    """
-    nnx = sys.modules.get("flax.nnx")  # whoever has such a module has imported it
-    if nnx is None or not isinstance(fn, nnx.Module):
-        return fn, args
-    graph, state = nnx.split(fn)
-
-    def call(state: Any, *rest: Any, **kwargs: Any) -> Any:
-        return nnx.merge(graph, state)(*rest, **kwargs)
-
-    call.__name__ = type(fn).__name__
-    return call, (state, *args)

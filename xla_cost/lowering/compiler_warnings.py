@@ -61,8 +61,8 @@ _RULES = (
 #: 0 prints everything, 1 warnings and errors (jax's own setting), 2 errors, 3 nothing.
 _HIDES_WARNINGS = 2
 
-#: Says only that logging is not set up; carries nothing.
-_NOISE = re.compile(r"All log messages before absl::InitializeLog\(\) is called")
+#: That logging is not set up, and lines of level I: say nothing to a user.
+_NOISE = re.compile(r"All log messages before absl::InitializeLog\(\) is called|^I\d{4} ")
 
 #: Level, date, time, process and place: differs from run to run.
 _LOG_PREFIX = re.compile(r"^[IWEF]\d{4} [\d:.]+\s+\d+ [\w./]+:\d+\] ")

@@ -23,11 +23,11 @@ from xla_cost.lowering.arguments import (
     check_arguments,
     mesh_axes,
     settle_mesh,
-    unbind_module,
 )
 from xla_cost.lowering.compiler_warnings import CompilerWarning, parse_warnings
 from xla_cost.lowering.devices import check_jax_version, ensure_devices
 from xla_cost.lowering.messages import one_sentence
+from xla_cost.lowering.nnx_modules import holds_modules, unbind_module, with_updates
 from xla_cost.lowering.stderr import reemit
 from xla_cost.lowering.stop import compile_until_partitioned
 
@@ -44,7 +44,8 @@ class PartitionedHlo:
     """The program one device runs, as XLA's SPMD partitioner left it, and how it was made.
 
     `text` is HLO text, `devices` replicas times partitions, `mesh` the axes (name, size)
-    slowest first, `sha256` of the text. Times are wall-clock seconds of this one lowering.
+    slowest first, `sha256` of the text; `compiler_estimate_s` is what the compiler itself
+    thinks one execution takes (TPU only). Times are wall-clock seconds of this one lowering.
     """
 
     name: str
@@ -55,6 +56,7 @@ class PartitionedHlo:
     warnings: tuple[CompilerWarning, ...]
     jax_version: str
     jaxlib_version: str
+    compiler_estimate_s: float | None = None
     trace_s: float = field(compare=False, default=0.0)
     lower_s: float = field(compare=False, default=0.0)
     partition_s: float = field(compare=False, default=0.0)
@@ -164,7 +166,11 @@ def trace_and_lower(
     given = {key: value for key, value in options.items() if value is not None}
     jitted: Any = fn
     if not hasattr(fn, "lower"):
-        jitted = jax.jit(fn, **given)
+        if holds_modules(arguments):
+            jitted = with_updates(fn)
+            if out_shardings := given.pop("out_shardings", None):
+                given["out_shardings"] = (out_shardings, None)
+        jitted = jax.jit(jitted, **given)
     elif given:
         raise XlaCostError(
             f"{name}: is jitted already, so {', '.join(sorted(given))} must be given to its jit"
@@ -172,7 +178,7 @@ def trace_and_lower(
     args, kwargs = arguments
     start = time.perf_counter()
     try:
-        with _ambient(mesh):
+        with ambient(mesh):
             traced = jitted.trace(*args, **kwargs)
             traced_at = time.perf_counter()
             lowered = traced.lower(lowering_platforms=(platform,))
@@ -185,8 +191,8 @@ def trace_and_lower(
     return getattr(lowered, "lowered", lowered), traced_at - start, end - traced_at
 
 
-def _ambient(mesh: Mesh | AbstractMesh | None) -> contextlib.AbstractContextManager[Any]:
-    """The mesh that bare `PartitionSpec`s in the user's code refer to."""
+def ambient(mesh: Mesh | AbstractMesh | None) -> contextlib.AbstractContextManager[Any]:
+    """Return a context whose mesh bare `PartitionSpec`s in the user's code refer to."""
     if mesh is None:
         return contextlib.nullcontext()
     if isinstance(mesh, AbstractMesh):

@@ -47,7 +47,8 @@ SKIPPED_PASSES = (
 _DUMPED_PASSES = "^(spmd-partitioning|sharding-remover)$"
 _WANTED = ("after_spmd-partitioning", "after_sharding-remover", "before_optimizations")
 
-_LOCK = threading.RLock()
+#: Held while XLA compiles: standard error and XLA's transformations are process-wide.
+COMPILE_LOCK = threading.RLock()
 _TOKENS = itertools.count()
 
 
@@ -74,7 +75,7 @@ def compile_until_partitioned(
     `XlaCostError` when XLA itself refuses the program. One compile at a time per process
     (a lock), because standard error and XLA's list of transformations are process-wide.
     """
-    with _LOCK, _unique_name(lowered) as (name, marker):
+    with COMPILE_LOCK, _unique_name(lowered) as (name, marker):
         failure: Exception | None = None
         lines: list[str] = []
         compile_ = _compiler(lowered, devices)
