@@ -36,6 +36,7 @@ def rewrite(text: str, calibration: Calibration, file: str = "machine file") -> 
     result would say anything else than before outside those tables.
     """
     kept: list[str] = []
+    comments: list[str] = []  # inside our tables, and perhaps about the table that follows
     tier = -1
     own_tables = False
     tier_end = 0
@@ -46,8 +47,12 @@ def rewrite(text: str, calibration: Calibration, file: str = "machine file") -> 
             tier += line.startswith("[[") and name == "tiers"
             inner_fit = tier == 0 and name.startswith("tiers.collectives")
             own_tables = inner_fit or name == "efficiency" or name.startswith("efficiency.")
-        if not own_tables:
-            kept.append(line)
+        if own_tables:
+            is_comment = line.startswith("#") and line.strip() != _NOTE
+            comments = [*comments, line] if is_comment else []
+        else:
+            kept += [*comments, line]
+            comments = []
             if tier == 0 and (not header or line.startswith("[[") or name.startswith("tiers")):
                 tier_end = len(kept) if line.strip() else tier_end
     if tier < 0:

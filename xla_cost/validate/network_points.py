@@ -1,0 +1,170 @@
+"""Collectives: NCCL in a node and over racks, DeepEP, NVLink all-to-all kernels.
+
+Figures are embedded with their sources. The NCCL and NVLink rows stand in tables that
+`xla-cost calibrate` reads, and are reserved there: no fit has seen them.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from xla_cost.groups import DeviceGroups
+from xla_cost.machine import Machine, load
+from xla_cost.network import CALIBRATED, NetworkPolicy, collective_time, distinct_places
+from xla_cost.program import Collective, CollectiveKind
+from xla_cost.validate.points import Point
+
+MIB, GIB = 2**20, 2**30
+
+_COREWEAVE = "CoreWeave nccl-tests README: GB200, fp32 all-reduce"
+#: devices -> {GiB: busbw GB/s}
+_RACKS = {72: {0.5: 586, 4: 839, 8: 835}, 1440: {0.5: 151, 4: 346, 8: 381}}
+
+_NCCL = "aiconfigurator-core 0.12.0 comm/nccl/2.29.2, half precision; rows reserved from the fit"
+_SIZES = (1, 16, 64, 512)
+#: (machine, devices, kind) -> busbw GB/s at 1, 16, 64, 512 MiB, then the floor in us
+_OWN_KERNELS = (
+    "the all-reduce fit is the fastest kernel at each size, which below some 100 MB is the "
+    "serving frameworks' own, 2-5 us and up to twice NCCL; the rows quoted are NCCL's"
+)
+_PIPELINE = (
+    "priced as all-gathers inside a rack and a ring over racks at full width; NCCL runs as over "
+    "a ring of every device: its three rows fit 4.5 ms + size at busbw 423 GB/s, and 4.5 ms is "
+    "2 x 1439 steps of 1.56 us"
+)
+_FOUR = (
+    "the fit has seen groups of four GPUs only (no table is larger), where NCCL does not yet "
+    "reduce in the switch as it does for 72"
+)
+_NODE: dict[tuple[str, int, CollectiveKind], tuple[float, ...]] = {
+    ("h100", 8, "all-reduce"): (72, 241, 362, 445, 15.6),
+    ("h100", 8, "all-gather"): (54, 213, 282, 335, 10.1),
+    ("h100", 8, "all-to-all"): (59, 194, 265, 315, 7.4),
+    ("b200", 8, "all-reduce"): (61, 296, 422, 704, 25.1),
+    ("b200", 8, "all-gather"): (49, 141, 427, 617, 16.1),
+    ("b200", 8, "all-to-all"): (49, 293, 423, 563, 10.6),
+    ("gb300", 4, "all-reduce"): (82, 257, 561, 635, 15.3),
+    ("gb300", 4, "all-gather"): (54, 217, 475, 572, 11.6),
+    ("gb300", 4, "all-to-all"): (45, 275, 416, 512, 10.4),
+}
+
+_DEEPEP = "DeepEP V1 README: H800, 4096 tokens, hidden 7168, top-8, fp8 dispatch, bf16 combine"
+#: devices -> (dispatch, combine) GB/s, NVLink inside one node, RDMA beyond
+_DEEPEP_GBPS = {8: (153, 158), 32: (58, 57)}  # EP16 set the scale-out efficiency
+
+_NVLINK = (
+    "aiconfigurator-core 0.12.0 comm/trtllm one-sided kernels on GB200 NVL72, 8192 tokens per "
+    "GPU, hidden 7168, top-8; rows reserved from the fit"
+)
+#: devices -> (nvfp4 dispatch, bf16 combine) ms
+_NVLINK_MS = {8: (0.367, 1.267), 16: (0.399, 1.362), 32: (0.424, 1.418)}
+HIDDEN, TOP_K = 7168, 8
+
+
+def network_points() -> list[Point]:
+    """All comparisons that need only the network model."""
+    return [*_rack_points(), *_node_points(), *_deepep_points(), *_nvlink_points()]
+
+
+def with_role(machine: Machine, role: str) -> Machine:
+    """`machine` whose all-to-all inside the pod is the kernel measured for `role`."""
+    tier = machine.scale_up
+    fit = tier.fit(role)
+    if fit is None:
+        return machine
+    others = tuple(one for one in tier.collectives if one.kind != "all-to-all")
+    changed = replace(tier, collectives=(*others, replace(fit, kind="all-to-all")))
+    return replace(machine, tiers=(changed, *machine.tiers[1:]))
+
+
+def seconds(
+    machine: Machine, kind: CollectiveKind, devices: int, vector_bytes: float,
+    policy: NetworkPolicy = CALIBRATED,
+) -> float:  # fmt: skip
+    """Of one collective over devices 0 to `devices` - 1, with the message as NCCL counts it."""
+    share = devices if kind == "all-gather" else 1
+    payload = int(vector_bytes) // share
+    collective = Collective(
+        kind, DeviceGroups.everyone(devices), payload, int(vector_bytes), "bf16"
+    )
+    return collective_time(collective, machine, policy).seconds
+
+
+def bus_gbps(kind: CollectiveKind, devices: int, vector_bytes: float, time_s: float) -> float:
+    """NCCL's bus bandwidth: what a ring would put on each link, GB/s."""
+    twice = 2.0 if kind == "all-reduce" else 1.0
+    return twice * (devices - 1) / devices * vector_bytes / time_s / 1e9
+
+
+def _rack_points() -> list[Point]:
+    machine = load("gb200")
+    points = []
+    for devices, row in _RACKS.items():
+        for gib, measured in row.items():
+            time_s = seconds(machine, "all-reduce", devices, gib * GIB)
+            predicted = bus_gbps("all-reduce", devices, gib * GIB, time_s)
+            points.append(
+                Point("multi-rack all-reduce", f"{devices} GPUs, {gib:g} GiB", machine.name,
+                      "busbw GB/s", measured, predicted, _COREWEAVE,
+                      _FOUR if devices <= 72 else _PIPELINE)
+            )  # fmt: skip
+    return points
+
+
+def _node_points() -> list[Point]:
+    points = []
+    for (name, devices, kind), row in _NODE.items():
+        machine = load(name)
+        for mib, measured in zip(_SIZES, row, strict=False):
+            time_s = seconds(machine, kind, devices, mib * MIB)
+            predicted = bus_gbps(kind, devices, mib * MIB, time_s)
+            group = "nccl above 16 MiB" if mib > 16 else "nccl to 16 MiB"
+            cause = _OWN_KERNELS if kind == "all-reduce" else ""
+            points.append(
+                Point(group, f"{kind}, {devices} GPUs, {mib} MiB", name, "busbw GB/s", measured,
+                      predicted, _NCCL, cause)
+            )  # fmt: skip
+        floor_us = seconds(machine, kind, devices, 1024) * 1e6
+        points.append(
+            Point("nccl floor", f"{kind}, {devices} GPUs, 1 KiB", name, "us", row[-1], floor_us,
+                  _NCCL, _OWN_KERNELS if kind == "all-reduce" else "")
+        )  # fmt: skip
+    return points
+
+
+def _deepep_points() -> list[Point]:
+    """DeepEP counts received bytes, copies for the own rank (node) included."""
+    machine, tokens = load("h800"), 4096
+    policy = replace(CALIBRATED, name="deepep", dedup="device", top_k=TOP_K, max_pods=4)
+    points = []
+    for devices, row in _DEEPEP_GBPS.items():
+        places = devices if devices <= 8 else devices // 8
+        for role, measured, width in zip(
+            ("dispatch", "combine"), row, (1.0 + 4.0 / 128.0, 2.0), strict=True
+        ):
+            row_bytes = tokens * HIDDEN * width
+            copies = distinct_places(TOP_K, places)
+            time_s = seconds(
+                with_role(machine, role), "all-to-all", devices, row_bytes * TOP_K, policy
+            )
+            predicted = row_bytes * copies / time_s / 1e9
+            points.append(
+                Point("deepep", f"{role}, EP{devices}", machine.name, "GB/s", measured, predicted,
+                      _DEEPEP)
+            )  # fmt: skip
+    return points
+
+
+def _nvlink_points() -> list[Point]:
+    """The benchmark balances: a token's eight copies go to eight devices, none saved."""
+    machine, tokens = load("gb200"), 8192
+    points = []
+    for devices, row in _NVLINK_MS.items():
+        for role, measured, width in zip(("dispatch", "combine"), row, (0.5625, 2.0), strict=True):
+            vector = tokens * TOP_K * HIDDEN * width
+            time_s = seconds(with_role(machine, role), "all-to-all", devices, vector)
+            points.append(
+                Point("nvlink all-to-all", f"{role}, EP{devices}", machine.name, "ms", measured,
+                      time_s * 1e3, _NVLINK)
+            )  # fmt: skip
+    return points
