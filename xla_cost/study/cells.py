@@ -70,49 +70,59 @@ class Reading:
 
 
 _ONE_POD = {column: (1, column.devices, 1) for column in COLUMNS if column.devices <= 72}
+_Y_SPANS_PODS = _ONE_POD | {
+    Column(131072, 288): (2, 144, 1),
+    Column(1048576, 288): (4, 72, 1),
+    Column(1048576, 576): (4, 144, 1),
+    Column(1048576, 1152): (4, 288, 1),
+}
+_Y_IN_POD = _ONE_POD | {
+    Column(131072, 288): (4, 72, 1),
+    Column(1048576, 288): (4, 72, 1),
+    Column(1048576, 576): (8, 72, 1),
+    Column(1048576, 1152): (16, 72, 1),
+}
 
 READINGS: Mapping[str, Reading] = {
     reading.name: reading
     for reading in (
         Reading(
             "reading-1",
-            "y spans pods and carries the whole residual stream across them, unsharded; "
-            "x shards the batch and moves nothing",
-            _ONE_POD
-            | {
-                Column(131072, 288): (2, 144, 1),
-                Column(1048576, 288): (4, 72, 1),
-                Column(1048576, 576): (4, 144, 1),
-                Column(1048576, 1152): (4, 288, 1),
-            },
-            plan="study-balanced",
+            "y spans pods and carries the whole residual stream across them, unsharded; x shards "
+            "the batch and moves nothing; whole heads on y, so some of 144 or 288 devices idle",
+            _Y_SPANS_PODS,
+            plan="study",
             network="study",
         ),
         Reading(
-            "reading-1-padded",
-            "reading 1 with whole heads on y: 128 heads over 144 or 288 devices leave some idle",
-            _ONE_POD
-            | {
-                Column(131072, 288): (2, 144, 1),
-                Column(1048576, 288): (4, 72, 1),
-                Column(1048576, 576): (4, 144, 1),
-                Column(1048576, 1152): (4, 288, 1),
-            },
-            plan="study",
+            "reading-1-balanced",
+            "reading 1 with the queries split over the part of y that does not divide the heads: "
+            "no device idles, and less is reduce-scattered",
+            _Y_SPANS_PODS,
+            plan="study-balanced",
             network="study",
         ),
         Reading(
             "reading-2",
             "y stays inside a pod; automatic partitioning gathers the hidden state over x",
-            _ONE_POD
-            | {
-                Column(131072, 288): (4, 72, 1),
-                Column(1048576, 288): (4, 72, 1),
-                Column(1048576, 576): (8, 72, 1),
-                Column(1048576, 1152): (16, 72, 1),
-            },
-            plan="study-gathered",
+            _Y_IN_POD,
+            plan="study-auto",
             network="study",
+        ),
+        Reading(
+            "sharded-crossing",
+            "the meshes of reading 1 with hierarchical collectives, which shard the payload "
+            "inside the pod before it crosses",
+            _Y_SPANS_PODS,
+            plan="study",
+            network="hierarchical",
+        ),
+        Reading(
+            "y-in-pod",
+            "y stays inside a pod and x shards batch and sequence: only latents cross",
+            _Y_IN_POD,
+            plan="study",
+            network="hierarchical",
         ),
     )
 }
