@@ -277,6 +277,13 @@ class _Work:
                 stack.extend((inner, times) for inner in reversed(dearest.nodes))
 
 
+def _repeated(matmuls: Iterable[Matmul], times: int) -> list[Matmul]:
+    return [
+        Matmul(m.batch * times, m.m, m.n, m.k, m.format, m.grouped) if times != 1 else m
+        for m in matmuls
+    ]
+
+
 def opcodes_of(op: Op) -> tuple[str, ...]:
     """The HLO opcode of each matmul of an op."""
     return op.matmul_opcodes or (op.opcode,) * len(op.matmuls)
