@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 
 from xla_cost.hlo.ir import BITS, AnyShape, Computation, Instruction, TupleShape
 from xla_cost.hlo.shapes import NO_SHAPE
-from xla_cost.walk.opcodes import ALIASES
+from xla_cost.walk.opcodes import ALIASES, ELEMENTWISE
 from xla_cost.walk.values import Ref, Value, element, leaves, shape_at
 
 _LAYOUT = re.compile(r"\{([\d,]*)[:}]")
@@ -23,6 +23,9 @@ class Graph:
     `values[name]` follows tuples, get-tuple-elements and bitcasts to the instruction that
     made each array. `uses[name]` lists (index of the using instruction, operand number,
     reference) for every producer. `root` is the value of the root.
+
+    `is_final` says that the text is what runs (it is scheduled): reshapes and copies are then
+    real; before, XLA turns reshapes into bitcasts and drops copies that change nothing.
     """
 
     def __init__(
@@ -30,7 +33,7 @@ class Graph:
         computation: Computation,
         *,
         aliases: Callable[[Instruction], bool],
-        reshape_is_free: bool,
+        is_final: bool,
         forward: Forward | None = None,
     ) -> None:
         self.computation = computation
@@ -41,7 +44,7 @@ class Graph:
         self.uses: dict[str, list[tuple[int, int, Ref]]] = {}
         self._aliases = aliases
         self.alias_names: set[str] = set()
-        self._reshape_is_free = reshape_is_free
+        self._is_final = is_final
         self._source_bits: dict[str, int] = {}
         for at, instruction in enumerate(self.instructions):
             self._add(at, instruction, forward)
@@ -90,12 +93,19 @@ class Graph:
         if opcode in ALIASES:
             return True
         if opcode == "reshape":
-            return self._reshape_is_free
+            return not self._is_final
+        if opcode == "copy":
+            return not self._is_final and self._copies_nothing(instruction)
         if opcode == "transpose":
             return self._is_layout_only(instruction)
         if opcode == "custom-call":
             return self._aliases(instruction)
         return opcode.endswith("-update")
+
+    def _copies_nothing(self, instruction: Instruction) -> bool:
+        """A copy to the same type and layout, which XLA's simplifier removes."""
+        operand = self.instruction(instruction.operands[0]) if instruction.operands else None
+        return operand is not None and operand.shape_text == instruction.shape_text
 
     def _is_layout_only(self, instruction: Instruction) -> bool:
         """A transpose whose printed layouts put every element where it already is."""
@@ -139,7 +149,10 @@ class Graph:
     def source_bits(self, ref: Ref) -> tuple[int, int]:
         """(bits per element of what it was converted from, own bits); equal without a convert.
 
-        Looks through converts, also repeated ones, and whatever only renames a value.
+        Looks through converts, also repeated ones, and whatever only renames a value, down to
+        something that stands in memory (a parameter, the result of a dot or a collective): its
+        reader fuses the convert. A convert at the end of element-wise work is fused into that
+        work instead, which writes the converted width: softmax in f32 leaves bf16 behind.
         """
         own = _bits(self.shape_of(ref))
         bits = own
@@ -160,6 +173,9 @@ class Graph:
             chain.append(here.producer)
             here = value
             bits = _bits(self.shape_of(here))
+            at = self.index.get(here.producer)
+            if at is not None and self.instructions[at].opcode in ELEMENTWISE:
+                bits = own
         for name in chain:
             self._source_bits[name] = bits
         return bits or own, own

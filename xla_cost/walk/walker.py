@@ -172,7 +172,7 @@ class Walker:
             found = self._graphs[computation.name] = Graph(
                 computation,
                 aliases=self.costing.is_free_call,
-                reshape_is_free=not self.module.is_scheduled,
+                is_final=self.module.is_scheduled,
                 forward=self._forward,
             )
         return found
