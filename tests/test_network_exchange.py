@@ -15,6 +15,7 @@ from xla_cost.network import (
     STUDY,
     collective_time,
     distinct_places,
+    role_of,
     zipf_imbalance,
 )
 
@@ -113,6 +114,12 @@ def test_dispatch_and_combine_have_fits_of_their_own() -> None:
         time = collective_time(exchange, pod, CALIBRATED, role=role)
         assert time.seconds == pytest.approx(ideal / 0.8)
         assert collective_time(exchange, pod, STUDY, role=role).seconds == pytest.approx(ideal)
+
+
+def test_the_role_of_an_all_to_all_is_read_from_its_scope() -> None:
+    assert role_of("layer/moe/dispatch") == "dispatch"
+    assert role_of("layer/moe/combine/quantize") == "combine"
+    assert role_of("layer/attention/dispatched") == role_of("") == ""
 
 
 # point to point

@@ -174,6 +174,20 @@ def test_pods_of_tori_cross_over_the_data_centre_network() -> None:
     assert across.seconds == pytest.approx(1 / 2 * V / 256 / 3.125e9)
 
 
+def test_readings_keep_the_torus_inside_the_pod() -> None:
+    """Half of each v5e pod, rows of 16: two of four ports inside, then the unsharded vector."""
+    groups = DeviceGroups.of([[*range(0, 16), *range(256, 272)]])
+    time = collective_time(collective("reduce-scatter", groups, V), load("tpu-v5e"), STUDY, 512)
+    inside, across = time.phases
+    assert inside.seconds == pytest.approx(2 * 15 / 16 * V / 200e9)
+    assert across.seconds == pytest.approx((2 - 1) / 4 * V / 3.125e9)
+
+
+def test_all_reduce_on_a_torus_gathers_twice() -> None:
+    reduce = collective_time(collective("all-reduce", rows(1, 64), V), machine(torus(8, 8)), LATENT)
+    assert reduce.seconds == pytest.approx(2 * (8e-6 + 63 / 64 * V / 100e9))
+
+
 def test_hyperx_takes_one_hop_per_axis() -> None:
     mesh = tier("x", 32, 100, us=0.5, topology="hyperx", dims=(4, 8), wrap=(False, False))
     gather = collective("all-gather", rows(1, 32), V // 32)

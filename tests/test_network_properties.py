@@ -133,3 +133,25 @@ def test_faster_links_and_shorter_hops_never_hurt(g, kind, size, factor) -> None
             scaled(b200, latency=1 / factor),
         ):
             assert collective_time(c, better, policy).seconds <= base * (1 + 1e-12)
+
+
+@given(groups(), kinds, sizes, st.sampled_from(["b200", "b300", "rubin", "r4"]))
+@settings(max_examples=80, deadline=None)
+def test_a_photonic_twin_is_never_slower(g, kind, size, name) -> None:  # type: ignore[no-untyped-def]
+    """Inherited fits included: floors stay, half sizes grow no faster than bandwidth."""
+    copper, optical = load(name), load(f"{name}-photonic")
+    c = collective(kind, g, size)
+    for policy in (CALIBRATED, STUDY):
+        slow = collective_time(c, copper, policy).seconds
+        assert collective_time(c, optical, policy).seconds <= slow * (1 + 1e-12)
+
+
+@given(groups(), kinds, sizes, st.sampled_from(["tpu-v5e", "tpu-v5p", "hyperx-16x128"]))
+@settings(max_examples=60, deadline=None)
+def test_grids_are_never_faster_than_a_switch_of_their_bandwidth(g, kind, size, name) -> None:  # type: ignore[no-untyped-def]
+    """No group gets more out of a torus or HyperX than (n-1)/n of the vector per device."""
+    grid = load(name)
+    switched = machine(tier("up", DEVICES, grid.scale_up.bandwidth_bytes_per_s / 1e9))
+    c = collective(kind, g, size)
+    ideal = collective_time(c, switched, STUDY).seconds
+    assert collective_time(c, grid, STUDY).seconds >= ideal * (1 - 1e-9)

@@ -110,4 +110,5 @@ def _with_tiers(machine: Machine, tiers: tuple[Tier, ...], name: str) -> Machine
                 f"{name}: tier {outer.name} has {outer.size} devices; must be > {inner.size}, "
                 f"those of {inner.name}"
             )
-    return replace(machine, name=name, tiers=tiers)
+    kept = tuple(figure for figure in machine.figures if not figure.key.startswith("tiers["))
+    return replace(machine, name=name, tiers=tiers, figures=kept)

@@ -9,7 +9,7 @@ from xla_cost.network.policy import (
     network_policy,
     zipf_imbalance,
 )
-from xla_cost.network.price import collective_time
+from xla_cost.network.price import collective_time, role_of
 from xla_cost.network.result import CollectiveTime, Phase
 
 __all__ = [
@@ -22,5 +22,6 @@ __all__ = [
     "collective_time",
     "distinct_places",
     "network_policy",
+    "role_of",
     "zipf_imbalance",
 ]

@@ -83,6 +83,9 @@ class Gathering:
         steps = []
         if m > 1:
             inside = Stage("ring", times * share, times * share, times * (m - 1))
+            if not self.inner.switched:
+                ring = self.inner.gather[0]
+                inside = ring.twice() if self.reduces else ring
             steps.append(Step(0, inside, self.vector, self.vector, "inside the pod"))
         for i, outer in enumerate(self.spread.levels[1:], start=1):
             k = outer.fan
@@ -112,7 +115,10 @@ class Gathering:
             hop = self.rates[i].hop_s
             slots = times * share * hops / hop if hop else 0.0
             sent = times * share * level.ring_edges / n
-            stage = Stage("ring", times * share, sent, slots)
+            load = share
+            if i == 0 and not self.inner.switched:
+                load = max(load, self.inner.gather[0].load)  # a ring leaves ports of a torus idle
+            stage = Stage("ring", times * load, sent, slots)
             steps.append(Step(i, stage, self.vector, self.vector, "ring"))
         formula = f"{times} (n-1)/n V / min(B)"
         return build(steps, self.rates, self.kind, "flat ring", formula, _THAKUR, concurrent=True)

@@ -19,7 +19,16 @@ from xla_cost.program import Collective
 _GATHERS = ("all-gather", "reduce-scatter", "all-reduce")
 _EXCHANGES = ("all-to-all", "ragged-all-to-all")
 _PAIRS = ("collective-permute", "send-recv")
+_ROLES = ("dispatch", "combine")
 _KINDS = (*_GATHERS, *_EXCHANGES, *_PAIRS, "collective-broadcast")
+
+
+def role_of(scope: str) -> str:
+    """ "dispatch" or "combine" when a segment of the scope path is called that, else ""."""
+    for segment in reversed(scope.split("/")):
+        if segment in _ROLES:
+            return segment
+    return ""
 
 
 @lru_cache(maxsize=16384)
@@ -38,7 +47,7 @@ def collective_time(
     expert parallelism, which runs as a kernel with its own fit. Raises XlaCostError for a
     device id outside the machine or an unknown kind.
     """
-    if role not in ("", "dispatch", "combine"):
+    if role and role not in _ROLES:
         raise XlaCostError(f"collective role {role!r}; expected dispatch, combine or none")
     groups = collective.groups
     count = devices or groups.highest + 1
