@@ -13,9 +13,6 @@ from xla_cost.hlo.source import SourceTables
 #: Name of the computation made of instructions that stand in none.
 FRAGMENT = "fragment"
 
-_PRODUCT = re.compile(r"devices=\[(\d{1,9}(?:,\d{1,9})*+)\]")
-_LEADING = frozenset(("HloModule",))
-
 
 @dataclass
 class Draft:
@@ -34,7 +31,7 @@ class Draft:
     _open_name: str = ""
     _open_line: int = 0
     _is_entry: bool = False
-    _closed_inline: str = ""  # computation last closed by a brace behind an instruction
+    _held: list[Instruction] | None = None  # closed by a brace behind an instruction
 
     @property
     def is_fragment(self) -> bool:
@@ -43,10 +40,10 @@ class Draft:
 
     def open(self, name: str, line: int, *, is_entry: bool) -> None:
         """Begin a computation that has a header."""
+        self.settle()
         self.instructions = []
         self.is_named = True
         self._open_name, self._open_line, self._is_entry = name, line, is_entry
-        self._closed_inline = ""
 
     def reopen_or_fragment(self, line: int) -> None:
         """Begin taking instructions that follow no header.
@@ -54,12 +51,9 @@ class Draft:
         A brace right behind an instruction that more instructions follow was a slip: the
         computation goes on.
         """
-        if self._closed_inline in self.computations:
-            name = self._closed_inline
-            old = self.computations.pop(name)
-            self.open(name, line, is_entry=old.is_entry)
-            self.instructions = list(old.instructions)
-            self.problems.append(f"line {line}: {name} goes on after its closing brace")
+        if self._held is not None:
+            self.instructions, self._held = self._held, None
+            self.problems.append(f"line {line}: {self._open_name} goes on after its closing brace")
             return
         self.instructions = []
         self.is_named = False
@@ -68,8 +62,16 @@ class Draft:
 
     def close(self, *, is_complete: bool, is_inline: bool = False) -> None:
         """End the open computation."""
-        name, instructions = self._open_name, self.instructions or []
-        self.instructions = None
+        self._held, self.instructions = self.instructions, None
+        if not (is_inline and is_complete and self.is_named):
+            self.settle(is_complete=is_complete)
+
+    def settle(self, *, is_complete: bool = True) -> None:
+        """Make a computation of what was closed."""
+        if self._held is None:
+            return
+        name, instructions = self._open_name, self._held
+        self._held = None
         if not is_complete:
             self.problems.append(f"line {self._open_line}: the text ends inside {name}")
         if not instructions:
@@ -89,11 +91,11 @@ class Draft:
             self.execution_thread,
         )
         self.execution_thread = "main"
-        self._closed_inline = name if is_inline else ""
 
 
-def finish(draft: Draft, text: str) -> Module | None:
-    """The module of a draft; None where it has no instruction."""
+def finish(draft: Draft) -> Module | None:
+    """The module of a draft, whose computations are closed; None where it has none."""
+    draft.settle()
     if not draft.computations:
         return None
     if not draft.has_header:

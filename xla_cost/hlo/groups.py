@@ -129,7 +129,7 @@ def _check_disjoint(groups: Sequence[Sequence[int]], where: str) -> None:
         for member in group:
             if member in seen:
                 raise XlaCostError(
-                    f"{where}: id {member} found twice in its replica groups, expected disjoint groups"
+                    f"{where}: id {member} found twice in its groups, expected disjoint groups"
                 )
             seen.add(member)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from itertools import pairwise
 from math import prod
 
 from xla_cost.errors import XlaCostError
@@ -67,7 +68,8 @@ def mesh_groups(text: str, where: str) -> list[list[int]]:
     match = _MESH.fullmatch(text.strip())
     if match is None:
         raise XlaCostError(
-            f"{where}: replica_groups={text[:60]} found, expected mesh['axis'=size,..] {{'axis',..}}"
+            f"{where}: replica_groups={text[:60]} found, "
+            "expected mesh['axis'=size,..] {'axis',..}"
         )
     axes = _axes(match[1], where)
     ids = _device_ids(match[2], list(axes.values()), where)
@@ -133,7 +135,7 @@ def _split_axes(axes: dict[str, int], text: str, where: str) -> tuple[list[int],
     for axis, size in axes.items():
         cuts = sorted({1, size} | {b for n, b, _ in named if n == axis}
                       | {b * p for n, b, p in named if n == axis})  # fmt: skip
-        for low, high in zip(cuts, cuts[1:], strict=False):
+        for low, high in pairwise(cuts):
             if high % low:
                 raise XlaCostError(f"{where}: sub-axes of {axis} found that overlap")
             place[axis, low] = len(parts)

@@ -7,16 +7,15 @@ read by one regular expression; what remains goes through a slower exact scan.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from xla_cost.errors import XlaCostError
 from xla_cost.hlo.attributes import attribute_map
 from xla_cost.hlo.finish import Draft, finish
 from xla_cost.hlo.ir import Instruction, Module
-from xla_cost.hlo.lexing import closing
 from xla_cost.hlo.shapes import parse_shape
-from xla_cost.hlo.source import ROW, TITLES
+from xla_cost.hlo.source import ROW, TITLE
 from xla_cost.hlo.statements import (
     CLOSE_LINE,
     HEADER,
@@ -27,13 +26,16 @@ from xla_cost.hlo.statements import (
     body_start,
     gather,
     has_inline,
-    inline_operand,
+    inline_operands,
     is_whole,
     split,
 )
 
 #: Characters kept of a line that could not be read.
 SHOWN = 160
+
+#: Characters that a statement may have once the patience with broken text is used up.
+_SHORT = 128
 
 _BLANK = re.compile(r"\s*+")
 _REST_OF_LINE = re.compile(r"[^\n]*+")
@@ -106,6 +108,8 @@ class _Reader:
     line: int = 1
     modules: list[Module] = field(default_factory=list)
     draft: Draft = field(default_factory=Draft)
+    slow_until: int = 0  # end of a line that `LINE` does not read
+    wasted: int = 0  # characters gone through in vain
 
     def read(self) -> tuple[Module, ...]:
         """Read everything."""
@@ -122,6 +126,8 @@ class _Reader:
     def _lines(self, position: int) -> int:
         """Read instructions of one line each, from `position` to where another thing stands."""
         text, match_line, tables = self.text, LINE.match, self.draft.tables
+        if position < self.slow_until:
+            return position
         assert self.draft.instructions is not None
         append = self.draft.instructions.append
         number = self.line
@@ -191,12 +197,14 @@ class _Reader:
         match = _MODULE.match(self.text, position)
         assert match is not None
         end = match.end()
-        line_end = _end(_REST_OF_LINE, self.text, end)
-        if is_whole(self.text[end:line_end].strip() + "_") and '"' not in self.text[end:line_end]:
-            end = line_end
-        elif self.text.startswith(",", end):
-            end, is_cut = gather(self.text, end, operands_seen=True)
-            end = max(end, match.end())
+        if self.text.startswith(",", end):
+            line_end = _end(_REST_OF_LINE, self.text, end)
+            rest = self.text[end:line_end]
+            is_cut = False
+            if '"' not in rest and is_whole(rest.rstrip()):
+                end = line_end
+            else:
+                end, is_cut = gather(self.text, end, len(self.text), operands_seen=True)
             if is_cut:
                 self.draft.problems.append(f"line {self.line}: the HloModule line is cut")
         self.draft.name = match[1]
@@ -206,11 +214,11 @@ class _Reader:
 
     def _table(self, position: int) -> int:
         """Take a table of source places: its title and its rows; 0 where none begins here."""
-        end = _end(_REST_OF_LINE, self.text, position)
-        title = self.text[position:end].strip()
-        if title not in TITLES:
+        match = TITLE.match(self.text, position)
+        if match is None:
             return 0
-        position = self._advance(position, end)
+        title = match[1]
+        position = self._advance(position, match.end())
         while (row := ROW.match(self.text, position)) is not None:
             self.draft.tables.add(title, row)
             position = self._advance(position, row.end())
@@ -221,8 +229,9 @@ class _Reader:
         match = HEADER.match(self.text, position)
         if match is None or not (match[1] or match[2]):
             return 0
-        start = body_start(self.text, match.end())
+        start, end = body_start(self.text, match.end(), self._limit(position))
         if start < 0:
+            self.wasted += end - position
             return 0
         if self.draft.instructions is not None:
             self.draft.close(is_complete=not self.draft.is_named)
@@ -242,6 +251,19 @@ class _Reader:
         self.draft.close(is_complete=True, is_inline=self._is_inline(position))
         return end
 
+    def _limit(self, position: int) -> int:
+        """How far a statement at `position` may reach.
+
+        To the end of the text; but once much was gone through in vain (an unclosed bracket
+        on every line), only a little further, which keeps the whole reading linear.
+        """
+        spent = self.wasted > 2 * len(self.text) + 100_000
+        return (
+            min(len(self.text), max(position + _SHORT, self.slow_until))
+            if spent
+            else len(self.text)
+        )
+
     def _is_inline(self, position: int) -> bool:
         """Whether something stands before `position` on its line."""
         before = self.text[max(0, position - 64) : position].rstrip(" \t")
@@ -250,9 +272,12 @@ class _Reader:
     def _instruction(self, position: int) -> int:
         match = START.match(self.text, position)
         assert match is not None
-        end, is_cut = gather(self.text, match.end())
+        if position >= self.slow_until:
+            self.slow_until = _end(_REST_OF_LINE, self.text, position)
+        end, is_cut = gather(self.text, match.end(), self._limit(match.end()))
         parts = split(self.text[position:end], is_cut)
         if parts is None or parse_shape(parts.shape_text) is None:
+            self.wasted += end - position
             return self._unread(position)
         if self.draft.instructions is None:
             self.draft.reopen_or_fragment(self.line)
@@ -265,33 +290,22 @@ class _Reader:
         """Add an instruction, and in front of it the instructions written as its operands."""
         assert self.draft.instructions is not None
         operands = parts.operand_text
-        if parts.opcode != "constant":
-            count = 0
-            while (found := inline_operand(operands)) is not None:
-                shape, opcode, at = found
-                end = closing(operands, at)
-                if end < 0:
-                    break
-                name = f"{parts.name}.operand.{count}"
-                count += 1
-                inner = operands[at + 1 : end - 1]
-                self.draft.instructions.append(
-                    Instruction(name, opcode, False, shape, inner, "", line, self.draft.tables)
+        inner: list[Parts] = []
+        if parts.opcode != "constant" and has_inline(operands):
+            operands, inner = inline_operands(parts.name, operands)
+        for part in (*inner, replace(parts, operand_text=operands)):
+            self.draft.instructions.append(
+                Instruction(
+                    part.name,
+                    part.opcode,
+                    part.is_root,
+                    part.shape_text,
+                    part.operand_text,
+                    part.attribute_text,
+                    line,
+                    self.draft.tables,
                 )
-                begin = operands.rindex(shape, 0, at)
-                operands = f"{operands[:begin]}%{name}{operands[end:]}"
-        self.draft.instructions.append(
-            Instruction(
-                parts.name,
-                parts.opcode,
-                parts.is_root,
-                parts.shape_text,
-                operands,
-                parts.attribute_text,
-                line,
-                self.draft.tables,
             )
-        )
 
     def _unread(self, position: int) -> int:
         """List the line as not understood and go on behind it."""
@@ -313,7 +327,7 @@ class _Reader:
     def _end_module(self) -> None:
         if self.draft.instructions is not None:
             self.draft.close(is_complete=not self.draft.is_named)
-        module = finish(self.draft, self.text)
+        module = finish(self.draft)
         if module is not None:
             self.modules.append(module)
             self.draft = Draft()

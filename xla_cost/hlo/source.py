@@ -7,9 +7,8 @@ from dataclasses import dataclass, field
 
 from xla_cost.hlo.lexing import unquote
 
-#: Titles of the tables, as they stand alone on a line.
-TITLES = frozenset(("FileNames", "FunctionNames", "FileLocations", "StackFrames"))
-
+#: The title of a table, alone on its line.
+TITLE = re.compile(r"(FileNames|FunctionNames|FileLocations|StackFrames)[ \t]*+(?=\n|\Z)")
 #: One row of a table, with the line feeds before it: number, then a string or fields.
 ROW = re.compile(
     r'\s*+(\d{1,9})[ \t]*+(?:("(?:[^"\\\n]++|\\.)*+")|\{([^{}\n]*+)\})[ \t]*+(?=\n|\Z)'

@@ -8,9 +8,9 @@ All patterns are possessive, so no input makes them backtrack.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-from xla_cost.hlo.lexing import CLOSING, OPENING, TOKEN, closing, strip_comments
+from xla_cost.hlo.lexing import CLOSING, OPENING, TOKEN, closing, split_top, strip_comments
 
 
 def _nested(depth: int) -> str:
@@ -53,6 +53,8 @@ _STRONG_HEADER = re.compile(
 _INLINE = re.compile(rf"\s*+({_ARRAY}|\({_nested(4)}\))\s++([a-z][\w\-]*+)\s*+(?=\()")
 _LONG_TYPE = re.compile(r"[a-z]\w*+\s*+\[[^\[\]]*+\](?:\s*+\{[^{}]*+\})?+")
 _OPCODE = re.compile(r"\s*+([a-zA-Z][\w\-]*+)\s*+(?=\()")
+#: Levels of instructions written inside one another's operands that are told apart.
+_INLINE_LEVELS = 8
 _OPCODE_END = re.compile(r"[\w\-]\s*+\Z")
 _NEXT_COMMA = re.compile(r"\s*+,")
 _RESTART = re.compile(r"(?:\A|(?<=\s))(?:ROOT\s++)?+%?+[\w.\-]++\s++=\s*+\w*+\Z")
@@ -87,31 +89,43 @@ def is_whole(attributes: str) -> bool:
 
 def has_inline(operand_text: str) -> bool:
     """Whether an operand may be a whole instruction, as in `add(x, s32[] constant(1))`."""
-    return "(" in operand_text and inline_operand(operand_text) is not None
+    return "(" in operand_text and any(map(_INLINE.match, split_top(operand_text)))
 
 
-def inline_operand(operand_text: str) -> tuple[str, str, int] | None:
-    """First (type, opcode, position of its parenthesis) of an operand that is an instruction."""
-    position = 0
-    while position < len(operand_text):
-        match = _INLINE.match(operand_text, position)
-        if match is not None:
-            return match[1], match[2], match.end()
-        position = _next_piece(operand_text, position)
-    return None
+def inline_operands(name: str, operand_text: str) -> tuple[str, list[Parts]]:
+    """Operands of the instruction `name` as names, and the instructions they were written as.
 
+    Those are named `NAME.operand.0` and so on, and come in the order they are needed.
+    """
+    count = 0
+    made: list[Parts] = []
 
-def _next_piece(text: str, position: int) -> int:
-    """Position after the next comma outside brackets."""
-    depth = 0
-    for match in TOKEN.finditer(text, position):
-        if match[0] in OPENING:
-            depth += 1
-        elif match[0] in CLOSING:
-            depth -= 1
-        elif match[0] == "," and depth <= 0:
-            return match.end()
-    return len(text)
+    def named(text: str) -> str:
+        nonlocal count
+        names: list[str] = []
+        for piece in split_top(text):
+            match = _INLINE.match(piece)
+            end = closing(piece, match.end()) if match else -1
+            if match is None or end < 0:
+                names.append(piece)
+                continue
+            made.append(
+                Parts(False, f"{name}.operand.{count}", match[1], match[2],
+                      piece[match.end() + 1 : end - 1], piece[end:].strip(" ,"), False)
+            )  # fmt: skip
+            names.append(f"%{name}.operand.{count}")
+            count += 1
+        return ", ".join(names)
+
+    operands = named(operand_text)
+    done = 0
+    for _ in range(_INLINE_LEVELS):  # an operand's own operands may be instructions too
+        level = range(done, len(made))
+        done = len(made)
+        for index in level:
+            if made[index].opcode != "constant" and has_inline(made[index].operand_text):
+                made[index] = replace(made[index], operand_text=named(made[index].operand_text))
+    return operands, made[::-1]
 
 
 @dataclass(slots=True)
@@ -123,17 +137,18 @@ class _Scan:
     comma_end: int = -1  # end of a comma outside brackets, and of comments after it
 
 
-def gather(text: str, start: int, *, operands_seen: bool = False) -> tuple[int, bool]:
+def gather(text: str, start: int, limit: int, *, operands_seen: bool = False) -> tuple[int, bool]:
     """(end, is_cut) of the instruction whose text after `=` begins at `start`.
 
     It ends at a newline outside brackets unless a comma asks for more, at a `}` that it did
     not open, or where another instruction begins on the same line. It is cut where the text
-    ends, or an instruction that cannot be anything else begins, inside brackets or a string.
+    ends (at `limit`), or an instruction that cannot be anything else begins, inside brackets
+    or a string.
     `operands_seen` starts behind the operands, as for the attributes of a HloModule line.
     """
     scan = _Scan(operands_seen=operands_seen)
     previous = start
-    for match in TOKEN.finditer(text, start):
+    for match in TOKEN.finditer(text, start, limit):
         token = match[0]
         at = match.start()
         if token in OPENING:
@@ -167,7 +182,7 @@ def gather(text: str, start: int, *, operands_seen: bool = False) -> tuple[int, 
         elif scan.comma_end == previous or not text[scan.comma_end : at].strip():
             scan.comma_end = match.end()
         previous = match.end()
-    return len(text), scan.depth > 0
+    return limit, scan.depth > 0
 
 
 def _restart(gap: str, *, follows_comma: bool) -> int:
@@ -228,14 +243,15 @@ def split(statement: str, is_cut: bool) -> Parts | None:
     )
 
 
-def body_start(text: str, position: int) -> int:
-    """Position just after the `{` that opens the body of the computation headed at `position`.
+def body_start(text: str, position: int, limit: int) -> tuple[int, int]:
+    """(start, end) of the header at `position`, its first bracket.
 
-    `position` is at the first bracket of the header. -1 where no body follows.
+    `start` is just after the `{` that opens the body, -1 where no body follows before
+    `limit`; `end` is how far the text was looked at.
     """
     depth = 0
     skip_to = position
-    for match in TOKEN.finditer(text, position):
+    for match in TOKEN.finditer(text, position, limit):
         at = match.start()
         if at < skip_to:
             continue
@@ -243,22 +259,22 @@ def body_start(text: str, position: int) -> int:
         if token == "{" and depth == 0:
             layout = _LAYOUT.match(text, at) if at and text[at - 1] == "]" else None
             if layout is None:
-                return match.end()
+                return match.end(), match.end()
             skip_to = layout.end()
         elif token in OPENING:
             depth += 1
         elif token in CLOSING:
             depth -= 1
             if depth < 0:
-                return -1
+                return -1, at
         elif token == "\n":
             if STRONG.match(text, match.end()):
-                return -1
+                return -1, at
             if depth == 0 and not text.startswith(("{", "->"), _skip_space(text, match.end())):
-                return -1
+                return -1, at
         elif token[0] == '"':
-            return -1
-    return -1
+            return -1, at
+    return -1, limit
 
 
 _SPACE = re.compile(r"\s*+")
