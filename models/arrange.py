@@ -47,7 +47,7 @@ def prefill_cache(entries: Any, layout: Layout) -> dict[str, NDArray[Any]]:
     caches = {}
     for name, parts in entries.items():
         joined = np.stack([np.asarray(part).astype(np.float32) for part in parts], axis=2)
-        layers, tokens, _, width = joined.shape
+        layers, _, _, width = joined.shape
         device_order = joined.reshape(layers, -1, layout.tokens, layout.microbatches, width)
         device_order = device_order.transpose(0, 1, 3, 2, 4)
         real = (rows < layout.batch) & (positions < layout.seq)

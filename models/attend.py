@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import contextlib
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
 from jax import lax
 
-from xla_cost.models.layers import Array, contract
+from xla_cost.models.layers import Array, Rotation, contract
 from xla_cost.models.step import Step
 
 #: A score that no softmax notices; finite, so that a rank which sees no key makes no NaN.
@@ -28,6 +29,26 @@ def query_positions(step: Step) -> Array:
     layout = step.layout
     local = lax.iota(jnp.int32, layout.positions)
     return local * layout.seq_ranks + step.comm.rank(layout.seq_axes)
+
+
+class Angles(NamedTuple):
+    """Rotary angles of one step, the same in every layer: made once, before the loops."""
+
+    queries: Rotation
+    keys: Rotation
+
+
+def prefill_angles(step: Step) -> Angles:
+    """Queries [positions, 1, ..] over heads, keys [query stripes, 1, positions, ..] over rows."""
+    width, theta = step.config.qk_rope_head_dim, step.config.rope_theta
+    queries = Rotation.at(query_positions(step)[:, None], width, theta)
+    return Angles(queries, Rotation.at(stripe_positions(step)[:, None, :], width, theta))
+
+
+def decode_angles(position: Array, step: Step) -> Angles:
+    """All rows are at the same position."""
+    rotation = Rotation.at(position[None], step.config.qk_rope_head_dim, step.config.rope_theta)
+    return Angles(rotation, rotation)
 
 
 def attend_causal(query: Array, keys: Array, values: Array, step: Step) -> Array:

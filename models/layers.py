@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -34,19 +34,30 @@ def project(x: Array, weight: Array, operand: Any, result: Any) -> Array:
     return contract(x, weight, [(x.ndim - 1, 0)], operand=operand, result=result)
 
 
-def rotate(x: Array, positions: Array, theta: float) -> Array:
-    """Rotary position embedding of `x` [.., rope_dim]; neighbouring elements form a pair.
+class Rotation(NamedTuple):
+    """Cosine and sine of the rotary angles, fp32 [.., rope_dim / 2]."""
 
-    `positions` broadcasts against the leading dimensions of `x`.
-    """
-    half = x.shape[-1] // 2
-    exponent = lax.iota(jnp.float32, half) * (-2.0 / x.shape[-1])
-    angle = positions[..., None].astype(jnp.float32) * jnp.power(jnp.float32(theta), exponent)
-    cos, sin = jnp.cos(angle), jnp.sin(angle)
-    pairs = x.astype(jnp.float32).reshape(*x.shape[:-1], half, 2)
-    even, odd = pairs[..., 0], pairs[..., 1]
-    turned = jnp.stack([even * cos - odd * sin, odd * cos + even * sin], axis=-1)
-    return turned.reshape(x.shape).astype(x.dtype)
+    cos: Array
+    sin: Array
+
+    @staticmethod
+    def at(positions: Array, width: int, theta: float) -> Rotation:
+        """Angles position * theta ** (-2 i / width) of pair i, for every position."""
+        exponent = lax.iota(jnp.float32, width // 2) * (-2.0 / width)
+        angle = positions[..., None].astype(jnp.float32) * jnp.power(jnp.float32(theta), exponent)
+        return Rotation(jnp.cos(angle), jnp.sin(angle))
+
+    def turn(self, x: Array) -> Array:
+        """`x` [.., rope_dim] with neighbouring elements turned as pairs."""
+        pairs = x.astype(jnp.float32).reshape(*x.shape[:-1], -1, 2)
+        even, odd = pairs[..., 0], pairs[..., 1]
+        turned = [even * self.cos - odd * self.sin, odd * self.cos + even * self.sin]
+        return jnp.stack(turned, axis=-1).reshape(x.shape).astype(x.dtype)
+
+
+def pick(x: Array, index: Array) -> Array:
+    """Rows of `x` at `index`, which must be in range: one gather, no guard instructions."""
+    return x.at[index].get(mode="promise_in_bounds", wrap_negative_indices=False)
 
 
 def parameter(key: Array, shape: tuple[int, ...], axes: tuple[str | None, ...], part: str) -> Any:

@@ -14,9 +14,9 @@ import jax.numpy as jnp
 from flax import nnx
 from jax import lax
 
-from xla_cost.models.attend import attend_causal, attend_to_cache, query_positions, stripe_positions
+from xla_cost.models.attend import Angles, attend_causal, attend_to_cache
 from xla_cost.models.config import ModelConfig
-from xla_cost.models.layers import Array, RMSNorm, contract, parameter, project, rotate
+from xla_cost.models.layers import Array, RMSNorm, Rotation, contract, parameter, project
 from xla_cost.models.step import Step
 
 
@@ -44,7 +44,7 @@ class LatentAttention(nnx.Module):  # type: ignore[misc]
         self.out = parameter(keys[5], shape, ("heads", None, None), "attention")
         self.low_rank_queries = config.q_lora_rank is not None
 
-    def prefill(self, x: Array, step: Step) -> tuple[Array, Array]:
+    def prefill(self, x: Array, angles: Angles, step: Step) -> tuple[Array, Array]:
         """Attention output and this device's new cache entries.
 
         `x` [tokens, hidden] is the normed stream. Returns [tokens, hidden] and, in the
@@ -59,8 +59,8 @@ class LatentAttention(nnx.Module):  # type: ignore[misc]
         stripe = comm.rank(layout.query_axes)
         own = lax.dynamic_index_in_dim(stream, stripe, keepdims=False) if stripes > 1 else stream[0]
 
-        query = self._queries(own, query_positions(step), step)
-        latents = self._latents(stream, stripe_positions(step)[:, None, :], step)
+        query = self._queries(own, angles.queries, step)
+        latents = self._latents(stream, angles.keys, step)
         cache = latents[0]
         if stripes > 1:
             cache = lax.dynamic_index_in_dim(latents, stripe, keepdims=False)
@@ -85,7 +85,9 @@ class LatentAttention(nnx.Module):  # type: ignore[misc]
             )
         return out, cache
 
-    def decode(self, x: Array, cache: Array, position: Array, step: Step) -> tuple[Array, Array]:
+    def decode(
+        self, x: Array, cache: Array, position: Array, angles: Angles, step: Step
+    ) -> tuple[Array, Array]:
         """Attention output and the new cache entries of one token per sequence.
 
         `x` [tokens, hidden] is the normed stream, `cache` [rows, slots, latent_dim] this
@@ -96,9 +98,8 @@ class LatentAttention(nnx.Module):  # type: ignore[misc]
         nope = step.config.qk_nope_head_dim
         with jax.named_scope("gather"):
             stream = comm.all_gather(x, layout.group_axes)[: layout.rows]
-        position_of_row = jnp.broadcast_to(position, (layout.rows,))
-        query = self._queries(stream, position_of_row, step)
-        entries = self._latents(stream, position_of_row, step)
+        query = self._queries(stream, angles.queries, step)
+        entries = self._latents(stream, angles.keys, step)
         with jax.named_scope("k_up"):
             absorbed = contract(
                 query[..., :nope], self.k_up[...], [(2, 2)], batch=[(1, 1)],
@@ -121,7 +122,7 @@ class LatentAttention(nnx.Module):  # type: ignore[misc]
                 out = jnp.pad(out, ((0, missing), (0, 0)))
             return comm.reduce_scatter(out, layout.head_axes), entries
 
-    def _queries(self, x: Array, positions: Array, step: Step) -> Array:
+    def _queries(self, x: Array, rotation: Rotation, step: Step) -> Array:
         """Queries [.., heads, qk_head_dim] with their rotary part turned."""
         operand, nope = step.operand("attention"), step.config.qk_nope_head_dim
         if self.low_rank_queries:
@@ -129,15 +130,15 @@ class LatentAttention(nnx.Module):  # type: ignore[misc]
                 x = self.q_norm(project(x, self.q_down[...], operand, step.result))
         with jax.named_scope("q_up"):
             query = project(x, self.q_up[...], operand, step.result)
-            turned = rotate(query[..., nope:], positions[..., None], step.config.rope_theta)
+            turned = rotation.turn(query[..., nope:])
             return jnp.concatenate([query[..., :nope], turned], axis=-1)
 
-    def _latents(self, x: Array, positions: Array, step: Step) -> Array:
+    def _latents(self, x: Array, rotation: Rotation, step: Step) -> Array:
         """Cache entries [.., latent_dim] in the cache format: normed latent, turned rotary key."""
         rank = step.config.kv_lora_rank
         with jax.named_scope("kv_down"):
             both = project(x, self.kv_down[...], step.operand("attention"), step.result)
-            turned = rotate(both[..., rank:], positions, step.config.rope_theta)
+            turned = rotation.turn(both[..., rank:])
             entries = jnp.concatenate([self.kv_norm(both[..., :rank]), turned], axis=-1)
             return entries.astype(step.formats.dtype("kv_cache"))
 

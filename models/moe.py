@@ -15,7 +15,7 @@ from flax import nnx
 from jax import lax
 
 from xla_cost.models.config import ModelConfig
-from xla_cost.models.layers import Array, GatedFFN, contract, parameter, project, silu
+from xla_cost.models.layers import Array, GatedFFN, contract, parameter, pick, project, silu
 from xla_cost.models.layout import divide
 from xla_cost.models.step import Step
 
@@ -52,7 +52,8 @@ class Router(nnx.Module):  # type: ignore[misc]
         if config.topk_method != "greedy":
             choice = _best_groups(choice, config)
         _, experts = lax.top_k(choice, config.num_experts_per_tok)
-        weights = jnp.take_along_axis(scores, experts, axis=-1)
+        first = lax.iota(jnp.int32, x.shape[0])[:, None] * config.n_routed_experts
+        weights = pick(scores.reshape(-1), first + experts)
         if config.norm_topk_prob:
             weights = weights / (jnp.sum(weights, axis=-1, keepdims=True) + 1e-20)
         experts = jnp.where(valid[:, None], experts, config.n_routed_experts)
@@ -92,20 +93,28 @@ def assign_slots(bin_of_item: Array, bins: int, capacity: int) -> Slots:
     Items whose bin is `bins` or more are no items: they get no slot and are not counted.
     """
     n = bin_of_item.shape[0]
-    order = jnp.argsort(bin_of_item)
-    counts = jnp.zeros((bins,), jnp.int32).at[bin_of_item].add(1, mode="drop")
+    items = lax.iota(jnp.int32, n)
+    sorted_bin, order = lax.sort((bin_of_item, items), num_keys=1)
+    counts = (
+        jnp.zeros((bins,), jnp.int32)
+        .at[bin_of_item]
+        .add(1, mode="drop", wrap_negative_indices=False)
+    )
     starts = jnp.cumsum(counts) - counts
-    sorted_bin = bin_of_item[order]
     clipped = jnp.minimum(sorted_bin, bins - 1)
-    place = lax.iota(jnp.int32, n) - starts[clipped]
+    place = items - pick(starts, clipped)
     fits = (sorted_bin < bins) & (place < capacity)
     slot = jnp.where(fits, clipped * capacity + place, bins * capacity)
-    slot_of_item = jnp.zeros((n,), jnp.int32).at[order].set(slot, unique_indices=True)
+    slot_of_item = (
+        jnp.zeros((n,), jnp.int32)
+        .at[order]
+        .set(slot, unique_indices=True, mode="promise_in_bounds", wrap_negative_indices=False)
+    )
     slots = lax.iota(jnp.int32, bins * capacity)
     which, nth = divide(slots, capacity)
-    item_of_slot = order[jnp.minimum(starts[which] + nth, n - 1)]
+    item_of_slot = pick(order, jnp.minimum(pick(starts, which) + nth, n - 1))
     dropped = jnp.sum(jnp.maximum(counts - capacity, 0))
-    return Slots(item_of_slot, nth < counts[which], slot_of_item, dropped)
+    return Slots(item_of_slot, nth < pick(counts, which), slot_of_item, dropped)
 
 
 class Experts(nnx.Module):  # type: ignore[misc]
@@ -176,7 +185,7 @@ def _by_expert(experts: Experts, x: Array, routing: Routing, step: Step) -> tupl
     with jax.named_scope("dispatch"):
         with jax.named_scope("permute"):
             slots = assign_slots(routing.experts.reshape(-1), config.n_routed_experts, capacity)
-            sent = x.astype(step.operand("dispatch"))[divide(slots.item_of_slot, k)[0]]
+            sent = pick(x.astype(step.operand("dispatch")), divide(slots.item_of_slot, k)[0])
             sent = sent.reshape(config.n_routed_experts, capacity, hidden)
         arrived = comm.all_to_all(sent, axes, split=0, concat=1)
     with jax.named_scope("experts"):
@@ -205,9 +214,9 @@ def _by_device(experts: Experts, x: Array, routing: Routing, step: Step) -> tupl
             chosen = routing.experts.reshape(-1)
             device, expert = divide(chosen, local)
             slots = assign_slots(device, ranks, capacity)
-            number = jnp.where(slots.filled, expert[slots.item_of_slot] + 1, 0)
+            number = jnp.where(slots.filled, pick(expert, slots.item_of_slot) + 1, 0)
             bits = number[:, None] >> lax.iota(jnp.int32, local.bit_length()) & 1
-            sent = x.astype(step.operand("dispatch"))[divide(slots.item_of_slot, k)[0]]
+            sent = pick(x.astype(step.operand("dispatch")), divide(slots.item_of_slot, k)[0])
             sent = jnp.concatenate([sent, bits.astype(sent.dtype)], axis=-1)
         arrived = comm.all_to_all(sent, axes, split=0, concat=0)
         with jax.named_scope("permute"):
@@ -216,14 +225,14 @@ def _by_device(experts: Experts, x: Array, routing: Routing, step: Step) -> tupl
             bins = jnp.where(number > 0, number - 1, local)
             rows_per_expert = fair_share(ranks * tokens * k, config.n_routed_experts, step)
             inner = assign_slots(bins, local, rows_per_expert)
-            sorted_rows = arrived[:, :hidden][inner.item_of_slot]
+            sorted_rows = pick(arrived[:, :hidden], inner.item_of_slot)
     with jax.named_scope("experts"):
         done = experts(sorted_rows.reshape(local, rows_per_expert, hidden), step)
     with jax.named_scope("combine"):
         with jax.named_scope("permute"):
             done = done.reshape(local * rows_per_expert, hidden).astype(step.operand("combine"))
             kept = inner.slot_of_item < done.shape[0]
-            done = done[jnp.minimum(inner.slot_of_item, done.shape[0] - 1)]
+            done = pick(done, jnp.minimum(inner.slot_of_item, done.shape[0] - 1))
             done = jnp.where(kept[:, None], done, jnp.zeros_like(done))
         back = comm.all_to_all(done, axes, split=0, concat=0)
         with jax.named_scope("permute"):
@@ -238,5 +247,5 @@ def combine(rows: Array, slot: Array, routing: Routing, step: Step) -> Array:
     """
     kept = slot < rows.shape[0]
     weights = jnp.where(kept, routing.weights, 0.0)[..., None]
-    picked = rows[jnp.minimum(slot, rows.shape[0] - 1)].astype(jnp.float32)
+    picked = pick(rows, jnp.minimum(slot, rows.shape[0] - 1)).astype(jnp.float32)
     return jnp.sum(picked * weights, axis=1).astype(step.result)

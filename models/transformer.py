@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from typing import Any
 
 import jax
@@ -9,13 +10,31 @@ import jax.numpy as jnp
 from flax import nnx
 from jax import lax
 
-from xla_cost.models.attend import write_entries
+from xla_cost.models.attend import Angles, decode_angles, prefill_angles, write_entries
 from xla_cost.models.config import ModelConfig
-from xla_cost.models.layers import Array, GatedFFN, RMSNorm, parameter, project
+from xla_cost.models.layers import Array, GatedFFN, RMSNorm, parameter, pick, project
 from xla_cost.models.layout import divide
 from xla_cost.models.mla import LatentAttention
 from xla_cost.models.moe import MixtureOfExperts
 from xla_cost.models.step import Step
+
+# Layers and micro-batches share one trace of the attention block, which halves lowering time.
+
+
+@functools.partial(jax.jit, static_argnames=("graph", "step"))
+def _attend_prefill(
+    graph: Any, weights: Any, x: Array, angles: Angles, step: Step
+) -> tuple[Array, Array]:
+    attention: LatentAttention = nnx.merge(graph, weights)
+    return attention.prefill(x, angles, step)
+
+
+@functools.partial(jax.jit, static_argnames=("graph", "step"))
+def _attend_decode(
+    graph: Any, weights: Any, x: Array, cache: Array, position: Array, angles: Angles, step: Step
+) -> tuple[Array, Array]:
+    attention: LatentAttention = nnx.merge(graph, weights)
+    return attention.decode(x, cache, position, angles, step)
 
 
 class DecoderLayer(nnx.Module):  # type: ignore[misc]
@@ -32,21 +51,30 @@ class DecoderLayer(nnx.Module):  # type: ignore[misc]
         else:
             self.moe = MixtureOfExperts(config, keys[1])
 
-    def prefill(self, h: Array, step: Step, microbatch: int) -> tuple[Array, Array, Array]:
+    def prefill(
+        self, h: Array, angles: Angles, step: Step, microbatch: int
+    ) -> tuple[Array, Array, Array]:
         """Next residual [tokens, hidden], new cache entries, dropped pairs."""
         x = self.attention_norm(h)
         with jax.named_scope("attention"):
-            out, cache = self.attention.prefill(x, step)
+            out, cache = _attend_prefill(*nnx.split(self.attention), x, angles, step)
         h, dropped = self._feed_forward(h + out, step, microbatch)
         return h, cache, dropped
 
     def decode(
-        self, h: Array, cache: Array, position: Array, step: Step, microbatch: int
+        self,
+        h: Array,
+        cache: Array,
+        position: Array,
+        angles: Angles,
+        step: Step,
+        microbatch: int,
     ) -> tuple[Array, Array, Array]:
         """Next residual [tokens, hidden], new cache entries [rows, latent_dim], dropped pairs."""
         x = self.attention_norm(h)
         with jax.named_scope("attention"):
-            out, entries = self.attention.decode(x, cache, position, step)
+            graph, weights = nnx.split(self.attention)
+            out, entries = _attend_decode(graph, weights, x, cache, position, angles, step)
         h, dropped = self._feed_forward(h + out, step, microbatch)
         return h, entries, dropped
 
@@ -119,7 +147,7 @@ def embed(model: Transformer, ids: Array, step: Step) -> list[Array]:
     layout, comm = step.layout, step.comm
     with jax.named_scope("embed"):
         every = comm.all_gather(ids, layout.embed_axes)
-        part = model.embed[...][every]
+        part = pick(model.embed[...], every)
         h = comm.all_to_all(part, layout.embed_axes, split=0, concat=1)
         h = h[:, : step.config.hidden_size].astype(step.result)
         return [h[m * layout.tokens : (m + 1) * layout.tokens] for m in range(layout.microbatches)]
@@ -136,6 +164,7 @@ def prefill(model: Transformer, ids: Array, step: Step) -> tuple[Array, Caches, 
     number of dropped (token, expert) pairs, [1].
     """
     streams = embed(model, ids, step)
+    angles = prefill_angles(step)
     entries: Caches = {}
     dropped = jnp.zeros((), jnp.int32)
     for name, stack in model.stacks():
@@ -143,7 +172,7 @@ def prefill(model: Transformer, ids: Array, step: Step) -> tuple[Array, Caches, 
 
         def body(carry: Any, layer_weights: Any, graph: Any = graph) -> Any:
             layer = nnx.merge(graph, layer_weights)
-            done = [layer.prefill(h, step, m) for m, h in enumerate(carry)]
+            done = [layer.prefill(h, angles, step, m) for m, h in enumerate(carry)]
             return [h for h, _, _ in done], ([e for _, e, _ in done], [d for _, _, d in done])
 
         with jax.named_scope(name):
@@ -165,6 +194,7 @@ def decode(
     Inside the loop the cache is only read; its new entries are written once, after it.
     """
     streams = embed(model, ids, step)
+    angles = decode_angles(position, step)
     updated: Caches = {}
     dropped = jnp.zeros((), jnp.int32)
     for name, stack in model.stacks():
@@ -173,7 +203,9 @@ def decode(
         def body(carry: Any, xs: Any, graph: Any = graph) -> Any:
             layer_weights, cache = xs
             layer = nnx.merge(graph, layer_weights)
-            done = [layer.decode(h, cache[m], position, step, m) for m, h in enumerate(carry)]
+            done = [
+                layer.decode(h, cache[m], position, angles, step, m) for m, h in enumerate(carry)
+            ]
             return [h for h, _, _ in done], ([e for _, e, _ in done], [d for _, _, d in done])
 
         with jax.named_scope(name):
@@ -203,7 +235,7 @@ def last_tokens(h: Array, step: Step) -> Array:
     local = index - layout.fold(rank, layout.group_axes) * layout.tokens
     mine = (local >= 0) & (local < layout.tokens)
     mine = mine & (layout.fold(rank, layout.seq_axes) == last % layout.seq_ranks)
-    picked = h[jnp.clip(local, 0, layout.tokens - 1)]
+    picked = pick(h, jnp.clip(local, 0, layout.tokens - 1))
     picked = jnp.where(mine[:, None], picked, jnp.zeros_like(picked))
     return comm.all_reduce(picked, layout.seq_axes + layout.head_axes)
 
