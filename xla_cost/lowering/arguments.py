@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, TypeVar
 
 import jax
-from jax.sharding import AbstractMesh, Mesh, NamedSharding, PartitionSpec, Sharding
+from jax.sharding import AbstractMesh, AxisType, Mesh, NamedSharding, PartitionSpec, Sharding
 
 from xla_cost.errors import XlaCostError
 from xla_cost.lowering.messages import one_sentence
@@ -90,6 +90,20 @@ def _moved(leaf: Any, home: Mesh | AbstractMesh | None) -> Any:
     ):
         return leaf
     return jax.ShapeDtypeStruct(leaf.shape, leaf.dtype, sharding=NamedSharding(home, sharding.spec))
+
+
+def free_on(mesh: AbstractMesh, trees: Any) -> Any:
+    """Return the arguments on `mesh`, split as the partitioner likes (explicit axes: not at all)."""
+    automatic = all(kind == AxisType.Auto for kind in mesh.axis_types)
+
+    def place(leaf: Any) -> Any:
+        if not hasattr(leaf, "shape") or not hasattr(leaf, "dtype"):
+            return leaf
+        free = [PartitionSpec.UNCONSTRAINED] * (len(leaf.shape) if automatic else 0)
+        sharding = NamedSharding(mesh, PartitionSpec(*free))
+        return jax.ShapeDtypeStruct(leaf.shape, leaf.dtype, sharding=sharding)
+
+    return jax.tree.map(place, trees)
 
 
 def _carried_meshes(trees: Any) -> list[Mesh | AbstractMesh]:

@@ -21,6 +21,7 @@ from xla_cost.errors import XlaCostError
 from xla_cost.lowering.arguments import (
     attach_shardings,
     check_arguments,
+    free_on,
     mesh_axes,
     settle_mesh,
 )
@@ -131,6 +132,10 @@ def partition(
         return partition_for_target(name, fn, arguments, mesh, target, options)
     mesh, arguments = settle_mesh(mesh, arguments)
     lowered, trace_s, lower_s = trace_and_lower(name, fn, arguments, mesh, options)
+    if isinstance(mesh, AbstractMesh) and _partitions(lowered) != mesh.size:
+        # no argument and no jit named the mesh, which an ambient abstract one does not replace
+        arguments = free_on(mesh, arguments)
+        lowered, trace_s, lower_s = trace_and_lower(name, fn, arguments, mesh, options)
     start = time.perf_counter()
     # an abstract mesh has no devices of its own: those of this process stand in
     devices = ensure_devices(mesh.size)[: mesh.size] if isinstance(mesh, AbstractMesh) else None
@@ -198,6 +203,11 @@ def ambient(mesh: Mesh | AbstractMesh | None) -> contextlib.AbstractContextManag
     if isinstance(mesh, AbstractMesh):
         return jax.sharding.use_abstract_mesh(mesh)
     return jax.set_mesh(mesh)
+
+
+def _partitions(lowered: jax.stages.Lowered) -> int:
+    attributes = lowered.compiler_ir("stablehlo").operation.attributes
+    return int(attributes["mhlo.num_partitions"].value)
 
 
 def function_name(fn: Any) -> str:
