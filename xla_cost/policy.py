@@ -51,6 +51,12 @@ class Policy:
     scalars_are_free: bool = True
     #: load of the busiest expert rank over the mean: stretches dispatch, experts, combine
     expert_imbalance: float = 1.0
+    #: copies of a token that go to one place in a dispatch: all sent ("none"), one per pod, or
+    #: one per pod and one per device in it, as DeepEP does; `top_k` is the copies per token and
+    #: `max_pods` the most pods a token may go to (group-limited routing; 0: no limit)
+    dedup: Literal["none", "pod", "device"] = "none"
+    top_k: int = 1
+    max_pods: int = 0
     #: iterations of a loop that may overlap where carried values allow it (2: what a compiler
     #: gets by double buffering; 1: an iteration starts when the one before is done)
     iterations_in_flight: int = 1

@@ -78,6 +78,9 @@ def network_policy(choice: str | Policy | NetworkPolicy) -> NetworkPolicy:
             any_algorithm=choice.network == "best",
             concurrent_tiers=choice.network != "study",
             imbalance=choice.expert_imbalance,
+            dedup=choice.dedup,
+            top_k=choice.top_k,
+            max_pods=choice.max_pods,
         )
     found = POLICIES.get("study/reading-1" if choice == "study" else choice)
     if found is None:
