@@ -36,7 +36,7 @@ class Affine:
 
 
 @dataclass(frozen=True, slots=True)
-class Test:
+class Comparison:
     """A comparison that depends on the counter: `left DIRECTION right`."""
 
     left: Affine
@@ -45,7 +45,7 @@ class Test:
 
 
 #: What a scalar is: a number, a comparison still open, or unknown.
-Scalar = Affine | Test | None
+Scalar = Affine | Comparison | None
 #: The value of parameter p of a computation at a path inside it.
 Environment = Callable[[int, tuple[int, ...]], Scalar]
 
@@ -160,8 +160,8 @@ def combine(instruction: Instruction, known: list[Scalar]) -> Scalar:
         return _logical(opcode, known[0], known[1])
     if opcode == "not":
         only = known[0]
-        if isinstance(only, Test):
-            return Test(only.left, NEGATED[only.direction], only.right)
+        if isinstance(only, Comparison):
+            return Comparison(only.left, NEGATED[only.direction], only.right)
         if isinstance(only, Affine) and only.a == 0 and only.b in (0, 1):
             return Affine(1 - only.b)
         return None
@@ -194,7 +194,7 @@ def _compare(direction: str, left: Affine, right: Affine) -> Scalar:
         return None
     if left.a == right.a:
         return Affine(int(holds(direction, left.b, right.b)))
-    return Test(left, direction, right)
+    return Comparison(left, direction, right)
 
 
 def holds(direction: str, left: int, right: int) -> bool:

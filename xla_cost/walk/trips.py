@@ -12,7 +12,7 @@ import re
 from collections.abc import Mapping
 
 from xla_cost.hlo.ir import BITS, Computation, Instruction, Module, Shape
-from xla_cost.walk.scalars import FLIPPED, Affine, Environment, Evaluator, Scalar, Test, holds
+from xla_cost.walk.scalars import FLIPPED, Affine, Environment, Evaluator, Scalar, Comparison, holds
 from xla_cost.walk.values import shape_at
 
 _KNOWN = re.compile(r'\\?"known_trip_count\\?"\s*:\s*\{\s*\\?"n\\?"\s*:\s*\\?"?(\d{1,18})')
@@ -148,7 +148,7 @@ class _Loop:
         if isinstance(test, Affine) and test.a == 0:
             # the counter does not matter: never, or for ever
             return 0 if test.b == 0 else None
-        if counter is None or not isinstance(test, Test):
+        if counter is None or not isinstance(test, Comparison):
             return None
         start = self._start(counter)
         if not isinstance(start, Affine) or start.a:
@@ -209,7 +209,7 @@ class _Loop:
         return None
 
 
-def closed_form(test: Test, start: int, step: int) -> int | None:
+def closed_form(test: Comparison, start: int, step: int) -> int | None:
     """Trips of `i = start; while (test(i)) i += step`; None where it would not end.
 
     trips = ceil((bound - start) / step) for `<`, one more at equality for `<=`.
