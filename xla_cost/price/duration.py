@@ -17,7 +17,7 @@ from xla_cost import kernel_time
 from xla_cost.errors import XlaCostError
 from xla_cost.kernel_time.seconds import WIDER
 from xla_cost.machine import Machine
-from xla_cost.network import CollectiveTime, NetworkPolicy, collective_time
+from xla_cost.network import CollectiveTime, NetworkPolicy, collective_time, role_of
 from xla_cost.policy import Policy
 from xla_cost.price.schedule import COMPUTE, Stages
 from xla_cost.price.tasks import Task
@@ -58,13 +58,14 @@ def task_times(
     found = []
     for task in tasks:
         op = task.op
-        key: object = op.collective or (
+        role = role_of(op.scope) if op.collective is not None else ""
+        key: object = (op.collective, role) if op.collective is not None else (
             op.kind, op.matmuls, op.region, op.work, task.bytes_read, task.bytes_written
         )  # fmt: skip
         time = known.get(key)
         if time is None:
             if op.collective is not None:
-                priced = collective_time(op.collective, machine, network, devices)
+                priced = collective_time(op.collective, machine, network, devices, role)
                 time = _collective(priced, tier_of)
             else:
                 time = _kernel(task, machine, policy, rate)
