@@ -151,7 +151,8 @@ class Estimate:
                 f"needs {bytes_text(self.memory.needed_bytes)} per device, {self.machine.name} has "
                 f"{bytes_text(self.memory.capacity_bytes)}"
             )
-        found += [f"{mark} ({self.machine.name})" for mark in self.machine.marks]
+        name = self.machine.name
+        found += [mark if name in mark else f"{name}: {mark}" for mark in self.machine.marks]
         return tuple(dict.fromkeys(found))
 
     def to_json(self) -> dict[str, Any]:

@@ -109,7 +109,8 @@ def merge_equal(nodes: Sequence[Node]) -> Sequence[Node]:
         if any(dep in same for dep in node.deps):
             node = replace(node, deps=tuple(same.get(dep, dep) for dep in node.deps))
         if isinstance(node, Op) and _is_mergeable(node):
-            key = (node.opcode, node.deps, node.bytes_read, node.result_bytes)
+            origins = tuple(_origin(dep, merged) for dep in node.deps)
+            key = (node.opcode, origins, node.bytes_read, node.result_bytes)
             if key in first:
                 same[index] = first[key]
                 node = replace(node, kind="free", deps=(first[key],))
