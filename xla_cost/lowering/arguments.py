@@ -93,7 +93,10 @@ def _moved(leaf: Any, home: Mesh | AbstractMesh | None) -> Any:
 
 
 def free_on(mesh: AbstractMesh, trees: Any) -> Any:
-    """Return the arguments on `mesh`, split as the partitioner likes (explicit axes: not at all)."""
+    """Return the arguments on `mesh`, split as the partitioner likes.
+
+    Over explicit axes that cannot be said: there they are whole on every device.
+    """
     automatic = all(kind == AxisType.Auto for kind in mesh.axis_types)
 
     def place(leaf: Any) -> Any:

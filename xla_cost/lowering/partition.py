@@ -131,14 +131,14 @@ def partition(
 
         return partition_for_target(name, fn, arguments, mesh, target, options)
     mesh, arguments = settle_mesh(mesh, arguments)
+    # an abstract mesh has no devices of its own: those of this process stand in
+    devices = ensure_devices(mesh.size)[: mesh.size] if isinstance(mesh, AbstractMesh) else None
     lowered, trace_s, lower_s = trace_and_lower(name, fn, arguments, mesh, options)
     if isinstance(mesh, AbstractMesh) and _partitions(lowered) != mesh.size:
         # no argument and no jit named the mesh, which an ambient abstract one does not replace
         arguments = free_on(mesh, arguments)
         lowered, trace_s, lower_s = trace_and_lower(name, fn, arguments, mesh, options)
     start = time.perf_counter()
-    # an abstract mesh has no devices of its own: those of this process stand in
-    devices = ensure_devices(mesh.size)[: mesh.size] if isinstance(mesh, AbstractMesh) else None
     stopped = compile_until_partitioned(lowered, devices)
     partition_s = time.perf_counter() - start
     warnings, rest = parse_warnings(stopped.stderr, stopped.text)
