@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from math import gcd
 
 from xla_cost.cache import Cache
 from xla_cost.errors import XlaCostError
 from xla_cost.machine import Machine, load
+from xla_cost.models import get_config
 from xla_cost.parallel import Workers
 from xla_cost.policy import STUDY, Policy
 from xla_cost.price import Estimate, price
@@ -93,13 +95,19 @@ def study_policy(network: str) -> Policy:
 
 
 def request_of(model: str, number_format: str, column: Column, reading: Reading) -> Request:
-    """What is partitioned for a cell: attention plain, as the study prices it."""
+    """What is partitioned for a cell: attention plain, as the study prices it.
+
+    Where the experts do not divide over y (Mini has 128), y is their greatest common divisor
+    and x takes the rest.
+    """
+    x, y, z = reading.mesh(column)
+    experts = gcd(y, get_config(model).n_routed_experts)
     return Request(
         model=model,
-        mesh=reading.mesh(column),
+        mesh=(x * y // experts, experts, z),
         seq=column.seq,
         batch=column.batch,
-        format=number_format,
+        format=number_format + reading.formats,
         plan=reading.plan,
         attention="plain",
     )
@@ -165,13 +173,15 @@ def _cells(
     number_format: str,
     column: Column,
     reading: Reading,
-    program: Program | str,
+    request: Request,
+    programs: Mapping[Request, Program | str],
     pairs: Sequence[tuple[str, Machine, Machine]],
 ) -> Iterator[Cell]:
+    program = programs[request]
     rules = study_policy(reading.network)
     for name, copper, photonic in pairs:
         base = Cell(
-            model, number_format, name, column, reading.name, reading.mesh(column), reading.plan,
+            model, number_format, name, column, reading.name, request.mesh, reading.plan,
             None, None,
         )  # fmt: skip
         if isinstance(program, str):
