@@ -30,7 +30,7 @@ class Problem(Protocol):
         """A latency that no program of `candidate` can beat on `machine`."""
 
     def cached(self, candidate: Candidate) -> Lowered | None:
-        """The program, or its refusal, if an earlier run left it in the cache."""
+        """The program if an earlier run left it in the cache; never partitions."""
 
     def lower(self, candidate: Candidate) -> Lowered:
         """Partition one candidate and cache the answer; called in a worker process."""

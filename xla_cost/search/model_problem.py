@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 from xla_cost.cache import Cache
 from xla_cost.errors import XlaCostError
@@ -31,6 +32,11 @@ class ModelProblem:
     request: Request
     cache: Cache = field(default_factory=Cache)
     batches: tuple[int, ...] = ()
+    _read: dict[Candidate, Program] = field(default_factory=dict, compare=False, repr=False)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Travels to worker processes without the programs read so far."""
+        return ModelProblem, (self.request, self.cache, self.batches)
 
     def reject(self, candidate: Candidate) -> str | None:
         """The reason for which the plan cannot be laid out on the mesh, or None."""
@@ -57,8 +63,13 @@ class ModelProblem:
         return max(compute_s, received / links)
 
     def cached(self, candidate: Candidate) -> Lowered | None:
-        """What an earlier lowering left: the program, or the sentence why there is none."""
-        return cached_program(self.request_of(candidate), self.cache)
+        """The program, if it was lowered before; read once however many machines are searched."""
+        program = self._read.get(candidate)
+        if program is None:
+            program = cached_program(self.request_of(candidate), self.cache)
+            if program is not None:
+                self._read[candidate] = program
+        return program
 
     def lower(self, candidate: Candidate) -> Lowered:
         """Partition `candidate` unless it is cached or follows from other batches."""

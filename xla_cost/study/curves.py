@@ -84,7 +84,7 @@ def curves(
                     request.mesh,
                     Times.of(price(program, copper, rules)),
                     Times.of(price(program, photonic, rules)),
-                )  # fmt: skip
+                )
             )
     return tuple(found)
 

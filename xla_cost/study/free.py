@@ -84,7 +84,7 @@ def free_cells(
                         top=1,
                         need_fit=False,
                         workers=workers,
-                    )  # fmt: skip
+                    )
                 )
                 for fabric in (name, f"{name}-photonic")
             ]
@@ -102,7 +102,7 @@ def free_cells(
                     str(second.candidate),
                     Times.of(first.estimate),
                     Times.of(second.estimate),
-                )  # fmt: skip
+                )
             )
     progress(total, total)
     return tuple(found)
