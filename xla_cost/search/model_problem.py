@@ -32,7 +32,9 @@ class ModelProblem:
     request: Request
     cache: Cache = field(default_factory=Cache)
     batches: tuple[int, ...] = ()
-    _read: dict[Candidate, Program] = field(default_factory=dict, compare=False, repr=False)
+    _read: dict[Candidate, Program] = field(
+        default_factory=dict, init=False, compare=False, repr=False
+    )
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Travels to worker processes without the programs read so far."""

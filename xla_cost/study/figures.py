@@ -1,0 +1,212 @@
+"""The study's figures, ours beside what is known of its own."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from xla_cost.study.cells import BATCHES, COLUMNS, Column, seq_text
+from xla_cost.study.curves import CurvePoint
+from xla_cost.study.known import COMPONENTS
+from xla_cost.study.realism import Bar
+from xla_cost.study.reproduce import Cell
+from xla_cost.study.sensitivity import RANGES, Sample
+from xla_cost.study.style import (
+    BLACK,
+    COLUMN_WIDTH,
+    COMPUTE,
+    COPPER,
+    MARKERS,
+    PAGE_WIDTH,
+    PHOTONIC,
+    figure,
+    save,
+)
+
+#: Time-to-first-token limits drawn as lines: ours, since no digest gives the study's.
+SLA_S = (10.0, 60.0)
+
+
+def components(points: Sequence[CurvePoint], swept: str, machine: str, folder: Path) -> list[Path]:
+    """Compute and communication time against batch or devices (the study's figures 1 and 2)."""
+    chosen = [p for p in points if p.swept == swept and p.machine == machine]
+    with figure(PAGE_WIDTH, 1.9, 1, len(BATCHES)) as (made, axes):
+        for axis, seq in zip(axes, BATCHES, strict=True):
+            mine = sorted((p for p in chosen if p.seq == seq), key=lambda p: getattr(p, swept))
+            at = [getattr(p, swept) for p in mine]
+            lines = (
+                ("compute", COMPUTE, [p.copper.compute_s for p in mine]),
+                ("network, copper", COPPER, [p.copper.comm_s for p in mine]),
+                ("network, photonic", PHOTONIC, [p.photonic.comm_s for p in mine]),
+            )
+            for (label, colour, values), marker in zip(lines, MARKERS, strict=False):
+                axis.plot(at, values, marker=marker, color=colour, label=label)
+            _known_components(axis, seq, swept, machine)
+            axis.set(xscale="log", yscale="log", xlabel=swept, title=_title(seq, swept))
+            _plain_ticks(axis, at)
+        axes[0].set_ylabel("seconds per prefill")
+        _legend(made, axes[0])
+        return save(made, folder, f"components_by_{swept}_{machine}")
+
+
+def _known_components(axis: Any, seq: int, swept: str, machine: str) -> None:
+    if machine != "b300":
+        return
+    label = "study"
+    for column, known in COMPONENTS.items():
+        if column.seq != seq or (swept == "batch" and column.devices != 72):
+            continue
+        at = column.devices if swept == "devices" else column.batch
+        values = ((known.compute_s, COMPUTE), (known.copper_comm_s, COPPER),
+                  (known.photonic_comm_s, PHOTONIC))  # fmt: skip
+        for value, colour in values:
+            if value is not None:
+                axis.plot(
+                    [at], [value], linestyle="", marker="o", markersize=8, fillstyle="none",
+                    color=colour, label=label,
+                )  # fmt: skip
+                label = ""
+
+
+def latency_and_throughput(
+    points: Sequence[CurvePoint], swept: str, machine: str, folder: Path
+) -> list[Path]:
+    """Latency with SLA lines above, prefill throughput per device below (figures 3 to 6)."""
+    chosen = [p for p in points if p.swept == swept and p.machine == machine]
+    with figure(PAGE_WIDTH, 3.4, 2, len(BATCHES)) as (made, axes):
+        for index, seq in enumerate(BATCHES):
+            mine = sorted((p for p in chosen if p.seq == seq), key=lambda p: getattr(p, swept))
+            at = [getattr(p, swept) for p in mine]
+            above, below = axes[index], axes[len(BATCHES) + index]
+            for name, colour, marker in (("copper", COPPER, "o"), ("photonic", PHOTONIC, "s")):
+                latency = [getattr(p, name).latency_s for p in mine]
+                above.plot(at, latency, marker=marker, color=colour, label=name)
+                rate = [p.tokens / s / p.devices for p, s in zip(mine, latency, strict=True)]
+                below.plot(at, rate, marker=marker, color=colour)
+            for limit in SLA_S:
+                above.axhline(limit, color=BLACK, linewidth=0.8, linestyle=":")
+                above.annotate(f"SLA {limit:g} s", (at[0], limit), fontsize=6, va="bottom")
+            above.set(xscale="log", yscale="log", title=_title(seq, swept))
+            below.set(xscale="log", xlabel=swept, ylim=(0, None))
+            for axis in (above, below):
+                _plain_ticks(axis, at)
+        axes[0].set_ylabel("latency, s")
+        axes[len(BATCHES)].set_ylabel("tokens / s / device")
+        _legend(made, axes[0])
+        return save(made, folder, f"latency_by_{swept}_{machine}")
+
+
+def heat_map(cells: Sequence[Cell], name: str, folder: Path) -> list[Path]:
+    """Ratios by platform and column (tables IV and VI), the study's range under ours."""
+    machines = list(dict.fromkeys(cell.machine for cell in cells))
+    by_place = {(cell.machine, cell.column): cell for cell in cells}
+    with figure(PAGE_WIDTH, 0.8 + 0.45 * len(machines)) as (made, axes):
+        axis = axes[0]
+        grid = [
+            [_ratio(by_place.get((machine, column))) for column in COLUMNS] for machine in machines
+        ]
+        image = axis.imshow(grid, aspect="auto", cmap="cividis", vmin=1, vmax=4)
+        for y, machine in enumerate(machines):
+            for x, column in enumerate(COLUMNS):
+                cell = by_place.get((machine, column))
+                value = grid[y][x]
+                axis.annotate(
+                    _cell_text(cell), (x, y), ha="center", va="center", fontsize=6,
+                    color=BLACK if value > 2.4 else "white",
+                )  # fmt: skip
+        axis.set_xticks(range(len(COLUMNS)), [str(column) for column in COLUMNS])
+        axis.set_yticks(range(len(machines)), [machine.upper() for machine in machines])
+        axis.grid(visible=False)
+        axis.set_xlabel("tokens per sequence / devices")
+        made.colorbar(image, ax=axis, label="copper / photonic", pad=0.01, extend="max")
+        return save(made, folder, name)
+
+
+def _ratio(cell: Cell | None) -> float:
+    return float("nan") if cell is None or cell.ratio is None else cell.ratio
+
+
+def _cell_text(cell: Cell | None) -> str:
+    if cell is None or cell.ratio is None:
+        return "-"
+    if cell.known is None:
+        return f"{cell.ratio:.2f}"
+    low, high = cell.known
+    study = f"{low:.2f}" if low == high else f"{low:.2f}-{high:.2f}"
+    return f"{cell.ratio:.2f}\nstudy {study}"
+
+
+def waterfall(bars: Sequence[Bar], column: Column, machine: str, folder: Path) -> list[Path]:
+    """The ratio after each assumption is made realistic: alone, and on top of the others."""
+    steps = [bar for bar in bars if not bar.alone]
+    alone = {bar.step: bar for bar in bars if bar.alone}
+    with figure(COLUMN_WIDTH + 1.2, 0.5 + 0.36 * len(steps)) as (made, axes):
+        axis = axes[0]
+        for y, bar in enumerate(steps):
+            if bar.ratio is None:
+                axis.annotate("cannot be built", (1.02, y), fontsize=6, va="center")
+                continue
+            axis.barh(y, bar.ratio - 1, left=1, height=0.5, color=PHOTONIC)
+            axis.annotate(
+                f"{bar.ratio:.2f}", (bar.ratio, y), xytext=(3, 0), fontsize=7, va="center",
+                textcoords="offset points",
+            )  # fmt: skip
+            single = alone.get(bar.step)
+            if single is not None and single.ratio is not None:
+                axis.plot(single.ratio, y, marker="D", color=COPPER, linestyle="")
+        labels = [bar.step if i == 0 else f"+ {bar.step}" for i, bar in enumerate(steps)]
+        axis.set_yticks(range(len(steps)), labels)
+        axis.invert_yaxis()
+        axis.axvline(1, color=BLACK, linewidth=0.8)
+        axis.set_xlabel(f"copper / photonic, {machine.upper()}, {column}")
+        axis.plot([], [], marker="s", color=PHOTONIC, linestyle="", label="with all above")
+        axis.plot([], [], marker="D", color=COPPER, linestyle="", label="alone")
+        axis.legend(loc="lower right")
+        return save(made, folder, f"waterfall_{machine}_{_file_name(column)}")
+
+
+def tornado(samples: Sequence[Sample], base: float, name: str, folder: Path) -> list[Path]:
+    """The range of the ratio over each parameter's range, widest on top."""
+    spans = []
+    for parameter in RANGES:
+        mine = [sample for sample in samples if sample.parameter == parameter]
+        if mine:
+            ordered = sorted(mine, key=lambda sample: sample.ratio)
+            spans.append((ordered[0], ordered[-1]))
+    spans.sort(key=lambda span: span[1].ratio - span[0].ratio)
+    with figure(COLUMN_WIDTH + 1.5, 0.5 + 0.36 * len(spans)) as (made, axes):
+        axis = axes[0]
+        for y, (low, high) in enumerate(spans):
+            axis.barh(y, high.ratio - low.ratio, left=low.ratio, height=0.5, color=PHOTONIC)
+            for sample, side in ((low, "right"), (high, "left")):
+                axis.annotate(
+                    f" {sample.value:g} ", (sample.ratio, y), fontsize=6, ha=side, va="center"
+                )
+        axis.set_yticks(range(len(spans)), [low.parameter for low, _ in spans])
+        axis.axvline(base, color=BLACK, linewidth=0.8)
+        axis.set_xlabel("copper / photonic; numbers are the parameter's values at the ends")
+        axis.margins(x=0.12)
+        return save(made, folder, name)
+
+
+def _title(seq: int, swept: str) -> str:
+    return f"{seq_text(seq)} x {BATCHES[seq]}" if swept == "devices" else f"{seq_text(seq)}, 72"
+
+
+def _file_name(column: Column) -> str:
+    return f"{seq_text(column.seq)}_{column.devices}".lower()
+
+
+def _plain_ticks(axis: Any, values: Sequence[int]) -> None:
+    """Ticks at some of the swept values, as plain numbers."""
+    from matplotlib.ticker import NullLocator
+
+    shown = values[:: max(1, len(values) // 4)]
+    axis.set_xticks(shown, [str(value) for value in shown])
+    axis.xaxis.set_minor_locator(NullLocator())
+
+
+def _legend(made: Any, axis: Any) -> None:
+    handles, labels = axis.get_legend_handles_labels()
+    made.legend(handles, labels, loc="outside upper center", ncols=len(labels))
