@@ -14,6 +14,7 @@ CALLING = (
     "calls", "to_apply", "called_computations", "select", "scatter", "async_execution_computation",
 )  # fmt: skip
 
+_ONE_OPERAND = re.compile(r"%?+[\w.\-]++")
 _PLAIN_OPERANDS = re.compile(r"%?+[\w.\-]++(?:, %?+[\w.\-]++)*+")
 _PAIR = re.compile(r'\s*+([\w.\-]++)\s*+=\s*+("(?:[^"\\]++|\\.)*+"?+|\{[^{}]*+\}|[^\s{}"]++)', re.S)
 _OP_NAME = re.compile(r'(?:, |\A)metadata=\{(?:op_type="[^"\\]*+" )?+op_name="([^"\\]*+)"')
@@ -23,6 +24,8 @@ def operand_names(text: str) -> tuple[str, ...]:
     """Names of the operands in `text`, without `%` and without the types printed before them."""
     if not text:
         return ()
+    if _ONE_OPERAND.fullmatch(text):
+        return (text.removeprefix("%"),)
     if _PLAIN_OPERANDS.fullmatch(text):
         return tuple(text.replace("%", "").split(", "))
     return tuple(piece.split()[-1].lstrip("%") for piece in split_top(text) if piece)

@@ -6,7 +6,10 @@ read by one regular expression; what remains goes through a slower exact scan.
 
 from __future__ import annotations
 
+import gc
 import re
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -57,7 +60,8 @@ def parse(text: str, *, where: str = "<text>") -> tuple[Module, ...]:
 
     Raises XlaCostError where no instruction at all can be read; `where` names the text in it.
     """
-    modules = _Reader(_normalised(text)).read()
+    with _no_collection():
+        modules = _Reader(_normalised(text)).read()
     if not modules:
         raise XlaCostError(f"{where}: found {_what(text)}, expected HLO text")
     return modules
@@ -79,6 +83,18 @@ def read_file(path: str | Path) -> tuple[Module, ...]:
             f"{path}: found binary data, expected HLO text (dump with --xla_dump_hlo_as_text)"
         )
     return parse(data.decode("utf-8", errors="replace"), where=str(path))
+
+
+@contextmanager
+def _no_collection() -> Iterator[None]:
+    """Without the cyclic garbage collector: reading makes many objects and no cycle."""
+    was_enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_enabled:
+            gc.enable()
 
 
 def _normalised(text: str) -> str:
