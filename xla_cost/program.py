@@ -167,9 +167,10 @@ class Program:
     unparsed_lines: int = 0
 
     def walk(self) -> Iterator[tuple[Op, float]]:
-        """Every op with its number of executions (unknown loops count once).
+        """Every op once, in program order, with its number of executions.
 
-        Of a branch the body with the most matrix FLOPs is taken.
+        Loops whose trip count is unknown count once. Of a branch the body with the most
+        matrix FLOPs is taken.
         """
         return _walk(self.entry, 1.0)
 
@@ -179,22 +180,69 @@ def body_flops(body: Body) -> float:
     return _flops(body, {})
 
 
-def _walk(body: Body, times: float) -> Iterator[tuple[Op, float]]:
-    """Depth first in program order, on an explicit stack: HLO nests arbitrarily deep."""
-    known: dict[int, float] = {}
-    stack = [(iter(body.nodes), times)]
+def _walk(entry: Body, times: float) -> Iterator[tuple[Op, float]]:
+    """Ops in program order, on an explicit stack: HLO nests arbitrarily deep.
+
+    A body that several loops share comes once, with the executions of all of them, so that a
+    program whose calls double twenty times stays as small as its text.
+    """
+    runs = _runs(entry)
+    executions = {id(entry): times}
+    for body in reversed(_inner_first(entry, runs)):
+        for inner, trips in runs[id(body)]:
+            before = executions.get(id(inner), 0.0)
+            executions[id(inner)] = before + executions[id(body)] * trips
+    seen = {id(entry)}
+    stack = [(entry, iter(entry.nodes), iter(runs[id(entry)]))]
     while stack:
-        nodes, here = stack[-1]
+        here, nodes, inside = stack[-1]
         node = next(nodes, None)
         if node is None:
             stack.pop()
         elif isinstance(node, Op):
-            yield node, here
-        elif isinstance(node, Loop):
-            stack.append((iter(node.body.nodes), here * (1 if node.trips is None else node.trips)))
+            yield node, executions[id(here)]
         else:
-            dearest = max(node.bodies, key=lambda inner: _flops(inner, known))
-            stack.append((iter(dearest.nodes), here))
+            inner, _ = next(inside)
+            if id(inner) not in seen:
+                seen.add(id(inner))
+                stack.append((inner, iter(inner.nodes), iter(runs[id(inner)])))
+
+
+def _runs(entry: Body) -> dict[int, list[tuple[Body, float]]]:
+    """Per body (by identity), the body and trips of each of its loops and conditionals."""
+    known: dict[int, float] = {}
+    found: dict[int, list[tuple[Body, float]]] = {}
+    stack = [entry]
+    while stack:
+        body = stack.pop()
+        if id(body) in found:
+            continue
+        found[id(body)] = runs = []
+        for node in body.nodes:
+            if isinstance(node, Loop):
+                runs.append((node.body, 1.0 if node.trips is None else float(node.trips)))
+            elif isinstance(node, Branch):
+                dearest = max(node.bodies, key=lambda inner: _flops(inner, known))
+                runs.append((dearest, 1.0))
+        stack.extend(inner for inner, _ in runs)
+    return found
+
+
+def _inner_first(entry: Body, runs: dict[int, list[tuple[Body, float]]]) -> list[Body]:
+    """Every body that runs, after all that it runs."""
+    order: list[Body] = []
+    seen: set[int] = {id(entry)}
+    stack = [(entry, iter(runs[id(entry)]))]
+    while stack:
+        body, inside = stack[-1]
+        following = next(inside, None)
+        if following is None:
+            stack.pop()
+            order.append(body)
+        elif id(following[0]) not in seen:
+            seen.add(id(following[0]))
+            stack.append((following[0], iter(runs[id(following[0])])))
+    return order
 
 
 def _flops(body: Body, known: dict[int, float]) -> float:

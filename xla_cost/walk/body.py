@@ -17,8 +17,10 @@ from xla_cost.walk.opcodes import COLLECTIVES, FREE, async_inner, is_done
 from xla_cost.walk.scopes import NOWHERE, Scope, scope_of
 from xla_cost.walk.values import Ref, Value, at_path, element, leaves
 
-#: A call whose nodes would make a body longer than this stays a shared loop of one trip.
-INLINE_LIMIT = 200_000
+#: A call whose nodes would make a body longer than this, or than so many times the whole
+#: module, stays a shared loop of one trip: calls that double at every level stay small.
+INLINE_LIMIT = 5_000
+INLINE_FACTOR = 4
 
 
 @dataclass(slots=True)
@@ -43,6 +45,7 @@ class Env:
     collective: Callable[[Graph, Instruction], dict[str, Any]]
     trips: Callable[[Computation, Instruction], int | None]
     source: Callable[[Instruction], str]
+    most_nodes: int
 
 
 class BodyBuilder:
@@ -315,7 +318,7 @@ class BodyBuilder:
             )
             return
         needs = self._operand_needs(instruction)
-        if len(self.drafts.nodes) + len(template.drafts.nodes) > INLINE_LIMIT:
+        if len(self.drafts.nodes) + len(template.drafts.nodes) > self.env.most_nodes:
             scope = self.scope(instruction)
             fields = {
                 "name": instruction.name,

@@ -9,7 +9,7 @@ from typing import Any
 from xla_cost.hlo.groups import collective_groups, states_group
 from xla_cost.hlo.ir import Computation, Instruction, Module
 from xla_cost.program import Body, Node, Program
-from xla_cost.walk.body import BodyBuilder, Env, Template, forwarded
+from xla_cost.walk.body import INLINE_FACTOR, INLINE_LIMIT, BodyBuilder, Env, Template, forwarded
 from xla_cost.walk.carry import carried
 from xla_cost.walk.collectives import collective_of
 from xla_cost.walk.costing import Cost, Costing
@@ -64,6 +64,8 @@ class Walker:
         self._sources: dict[str, str] = {}
         self._contexts: dict[str, int] = {}
         self.problems: list[str] = []
+        written = sum(len(c.instructions) for c in module.computations.values())
+        self._most_nodes = max(INLINE_LIMIT, INLINE_FACTOR * written)
 
     def program(self) -> Program:
         """The program of the module's entry, or of all that nothing calls where it has none."""
@@ -155,6 +157,7 @@ class Walker:
             collective=self._collective,
             trips=self.trip_counts.of,
             source=self._source,
+            most_nodes=self._most_nodes,
         )
         builder = BodyBuilder(computation, key[1], env)
         drafts = builder.build()

@@ -1,0 +1,508 @@
+"""Calls, fusions, conditionals, dependencies, bytes and scopes."""
+
+from __future__ import annotations
+
+import sys
+
+import pytest
+from walk_helpers import flops, flops_by_format, kinds, loops, op, vector_flops, walked
+
+from xla_cost.program import Branch, Loop, Op
+from xla_cost.walk.names import full_name
+from xla_cost.walk.scopes import scope_of
+
+
+def entry(*lines: str, before: str = "", header: str = "") -> str:
+    body = "\n".join(f"  {line}" for line in lines)
+    return f"HloModule m{header}\n\n{before}\nENTRY e {{\n{body}\n}}\n"
+
+
+DOT = "lhs_contracting_dims={1}, rhs_contracting_dims={0}"
+SQUARE = f"""square {{
+  p = f32[8,8] parameter(0)
+  ROOT d = f32[8,8] dot(p, p), {DOT}
+}}
+"""
+
+
+# fusions
+
+
+def test_a_fusion_is_one_op_with_bytes_at_its_border() -> None:
+    fused = f"""inner {{
+  p = bf16[64,32] parameter(0)
+  q = s8[32,16] parameter(1)
+  c = bf16[32,16] convert(q)
+  ROOT d = bf16[64,16] dot(p, c), {DOT}
+}}
+
+outer {{
+  p = bf16[64,32] parameter(0)
+  q = s8[32,16] parameter(1)
+  d = bf16[64,16] fusion(p, q), kind=kOutput, calls=inner
+  m = bf16[64,16] multiply(d, d)
+  e = bf16[64,16] fusion(p, q), kind=kOutput, calls=inner
+  ROOT a = bf16[64,16] add(m, e)
+}}
+"""
+    program = walked(
+        entry(
+            "x = bf16[64,32] parameter(0)",
+            "w = s8[32,16] parameter(1)",
+            "ROOT f = bf16[64,16] fusion(x, w), kind=kOutput, calls=outer",
+            before=fused,
+        )
+    )
+    found = op(program, "f")
+    assert kinds(program) == {"matmul": 1}
+    assert found.flops == 2 * (2 * 64 * 16 * 32)  # the inner fusion runs twice
+    assert found.matmul_opcodes == ("dot", "dot")
+    assert found.vector_flops == 2 * 64 * 16
+    assert found.bytes_read == 2 * 64 * 32 + 32 * 16
+    assert found.bytes_written == 2 * 64 * 16
+
+
+def test_a_parameter_that_a_fusion_only_slices_is_read_there_alone() -> None:
+    fused = """f {
+  p = f32[58,64,32] parameter(0)
+  i = s32[] parameter(1)
+  z = s32[] constant(0)
+  c = bf16[58,64,32] convert(p)
+  s = bf16[1,64,32] dynamic-slice(c, i, z, z), dynamic_slice_sizes={1,64,32}
+  b = bf16[64,32] bitcast(s)
+  ROOT n = bf16[64,32] negate(b)
+}
+"""
+    program = walked(
+        entry(
+            "x = f32[58,64,32] parameter(0)",
+            "i = s32[] parameter(1)",
+            "ROOT f = bf16[64,32] fusion(x, i), kind=kLoop, calls=f",
+            before=fused,
+        )
+    )
+    assert op(program, "f").bytes_read == 4 * 64 * 32 + 4
+    assert op(program, "f").bytes_written == 2 * 64 * 32
+
+
+def test_an_update_at_the_root_of_a_fusion_is_in_place() -> None:
+    fused = """f {
+  p = f32[58,64] parameter(0)
+  u = f32[64] parameter(1)
+  i = s32[] parameter(2)
+  z = s32[] constant(0)
+  b = f32[1,64] bitcast(u)
+  ROOT d = f32[58,64] dynamic-update-slice(p, b, i, z)
+}
+"""
+    program = walked(
+        entry(
+            "x = f32[58,64] parameter(0)",
+            "u = f32[64] parameter(1)",
+            "i = s32[] parameter(2)",
+            "ROOT f = f32[58,64] fusion(x, u, i), kind=kLoop, calls=f",
+            before=fused,
+        )
+    )
+    assert (op(program, "f").bytes_read, op(program, "f").bytes_written) == (4 * 64 + 4, 4 * 64)
+
+
+# bytes of single ops
+
+
+@pytest.mark.parametrize(
+    ("line", "read", "written"),
+    [
+        ("r = f32[1,64] dynamic-slice(x, i, i), dynamic_slice_sizes={1,64}", 4 * 64 + 8, 4 * 64),
+        ("r = f32[58,64] dynamic-update-slice(x, u, i, i)", 4 * 64 + 8, 4 * 64),
+        ("r = f32[2,64] slice(x), slice={[0:2], [0:64]}", 4 * 128, 4 * 128),
+        (
+            "r = f32[5,64] gather(x, g), offset_dims={1}, collapsed_slice_dims={0}, "
+            "start_index_map={0}, index_vector_dim=1, slice_sizes={1,64}",
+            4 * 5 * 64 + 4 * 5,
+            4 * 5 * 64,
+        ),
+        (
+            "r = f32[58,64] scatter(x, g, v), update_window_dims={1}, inserted_window_dims={0}, "
+            "scatter_dims_to_operand_dims={0}, index_vector_dim=1, to_apply=plus",
+            4 * 5 * 64 + 4 * 5 + 4 * 5 * 64,
+            4 * 5 * 64,
+        ),
+        ("r = f32[64,58] transpose(x), dimensions={1,0}", 4 * 58 * 64, 4 * 58 * 64),
+        ("r = f32[58,64,3] broadcast(x), dimensions={0,1}", 4 * 58 * 64, 4 * 58 * 64 * 3),
+    ],
+)
+def test_only_what_is_touched_counts(line: str, read: int, written: int) -> None:
+    plus = "plus {\n  a = f32[] parameter(0)\n  b = f32[] parameter(1)\n  ROOT s = f32[] add(a, b)\n}\n"
+    program = walked(
+        entry(
+            "x = f32[58,64] parameter(0)",
+            "i = s32[] parameter(1)",
+            "u = f32[1,64] parameter(2)",
+            "g = s32[5] parameter(3)",
+            "v = f32[5,64] parameter(4)",
+            f"ROOT {line}",
+            before=plus,
+        )
+    )
+    assert (op(program, "r").bytes_read, op(program, "r").bytes_written) == (read, written)
+
+
+def test_a_converted_operand_is_read_at_its_source_width() -> None:
+    program = walked(
+        entry(
+            "x = bf16[64,32] parameter(0)",
+            "w = f4e2m1fn[32,16] parameter(1)",
+            "a = f32[64,32] convert(x)",
+            "q = f8e4m3fn[64,32] convert(a)",
+            "s = f8e4m3fn[32,64] reshape(q)",
+            "t = f8e4m3fn[64,32] reshape(s)",
+            "u = f8e4m3fn[32,16] convert(w)",
+            f"ROOT d = bf16[64,16] dot(t, u), {DOT}",
+        )
+    )
+    found = op(program, "d")
+    assert found.bytes_read == 64 * 32 + 32 * 16
+    assert found.source_bytes_read == 2 * 64 * 32 + 32 * 16 // 2
+    assert flops_by_format(program) == {"fp8": 2 * 64 * 16 * 32}
+
+
+def test_vector_flops() -> None:
+    plus = "plus {\n  a = f32[] parameter(0)\n  b = f32[] parameter(1)\n  ROOT s = f32[] add(a, b)\n}\n"
+    program = walked(
+        entry(
+            "x = f32[64,32] parameter(0)",
+            "z = f32[] constant(0)",
+            "e = f32[64,32] exponential(x)",
+            "c = bf16[64,32] convert(e)",
+            "r = f32[64] reduce(e, z), dimensions={1}, to_apply=plus",
+            "ROOT t = (bf16[64,32], f32[64]) tuple(c, r)",
+            before=plus,
+        )
+    )
+    assert op(program, "e").vector_flops == 64 * 32
+    assert op(program, "c").vector_flops == 0
+    assert op(program, "r").vector_flops == 64 * (32 - 1)
+    assert vector_flops(program) == 64 * 32 + 64 * 31
+
+
+def test_views_are_free_before_scheduling_and_reshapes_are_moves_after() -> None:
+    lines = (
+        "x = f32[64,32]{1,0} parameter(0)",
+        "r = f32[32,64]{1,0} reshape(x)",
+        "c = f32[32,64]{1,0} copy(r)",
+        "t = f32[64,32]{0,1} transpose(c), dimensions={1,0}",
+        "ROOT n = f32[64,32]{0,1} negate(t)",
+    )
+    before = walked(entry(*lines))
+    assert kinds(before) == {"vector": 1}
+    after = walked(entry(*lines, header=", is_scheduled=true"))
+    # the transpose's layout says that it moves nothing
+    assert kinds(after) == {"vector": 1, "move": 2}
+
+
+# calls and conditionals
+
+
+def test_a_call_is_put_in_place_and_waits_for_what_it_uses() -> None:
+    called = f"""two {{
+  p = f32[8,8] parameter(0)
+  q = f32[8,8] parameter(1)
+  d = f32[8,8] dot(p, p), {DOT}
+  n = f32[8,8] negate(q)
+  ROOT t = (f32[8,8], f32[8,8], f32[8,8]) tuple(d, n, q)
+}}
+"""
+    program = walked(
+        entry(
+            "x = f32[8,8] parameter(0)",
+            "s = f32[8,8] sine(x)",
+            "c = f32[8,8] cosine(x)",
+            "r = (f32[8,8], f32[8,8], f32[8,8]) call(s, c), to_apply=two",
+            "a = f32[8,8] get-tuple-element(r), index=0",
+            "b = f32[8,8] get-tuple-element(r), index=1",
+            "q = f32[8,8] get-tuple-element(r), index=2",
+            "ra = f32[8,8] tanh(a)",
+            "rb = f32[8,8] tanh(b)",
+            "rq = f32[8,8] tanh(q)",
+            "ROOT t = (f32[8,8], f32[8,8], f32[8,8]) tuple(ra, rb, rq)",
+            before=called,
+        )
+    )
+    waits = dependencies(program.entry.nodes)
+    assert waits["d"] == {"s"}  # not the cosine
+    assert waits["n"] == {"c"}
+    assert waits["ra"] == {"d"}
+    assert waits["rb"] == {"n"}
+    assert waits["rq"] == {"c"}  # passed through the call
+
+
+def dependencies(nodes: tuple) -> dict[str, set[str]]:  # type: ignore[type-arg]
+    """Per timed node, the timed nodes that it waits for directly, through free ones."""
+    behind: list[set[str]] = []
+    found = {}
+    for node in nodes:
+        names: set[str] = set()
+        for dep in node.deps:
+            inner = nodes[dep]
+            is_free = isinstance(inner, Op) and inner.kind == "free"
+            names |= behind[dep] if is_free else {inner.name}
+        behind.append(names)
+        found[node.name] = names
+    return found
+
+
+def test_a_computation_called_often_is_walked_once_per_context() -> None:
+    calls = [f"y{i} = f32[8,8] call(y{i - 1}), to_apply=square" for i in range(1, 30)]
+    program = walked(
+        entry("y0 = f32[8,8] parameter(0)", *calls, "ROOT n = f32[8,8] negate(y29)", before=SQUARE)
+    )
+    assert flops(program) == 29 * 2 * 8 * 8 * 8
+    nodes = [node for node in program.entry.nodes if isinstance(node, Op) and node.matmuls]
+    assert len({id(node.matmuls) for node in nodes}) == 1
+
+
+def test_calls_that_double_twenty_times_stay_small() -> None:
+    text = ["c0 {\n  p = f32[8,8] parameter(0)\n  ROOT d = f32[8,8] dot(p, p), " + DOT + "\n}\n"]
+    for i in range(1, 21):
+        text.append(
+            f"c{i} {{\n  p = f32[8,8] parameter(0)\n  a = f32[8,8] call(p), to_apply=c{i - 1}\n"
+            f"  ROOT b = f32[8,8] call(a), to_apply=c{i - 1}\n}}\n"
+        )
+    program = walked(
+        entry(
+            "x = f32[8,8] parameter(0)",
+            "ROOT r = f32[8,8] call(x), to_apply=c20",
+            before="\n".join(text),
+        )
+    )
+    assert flops(program) == 2**20 * (2 * 8 * 8 * 8)
+
+
+def test_of_a_conditional_the_dearest_branch_counts() -> None:
+    branches = f"""cheap {{
+  p = f32[8,8] parameter(0)
+  ROOT n = f32[8,8] negate(p)
+}}
+
+dear {{
+  p = f32[8,8] parameter(0)
+  d = f32[8,8] dot(p, p), {DOT}
+  ROOT r = f32[8,8] dot(d, p), {DOT}
+}}
+
+{SQUARE}
+"""
+    program = walked(
+        entry(
+            "i = s32[] parameter(0)",
+            "x = f32[8,8] parameter(1)",
+            "ROOT c = f32[8,8] conditional(i, x, x, x), branch_computations={cheap, square, dear}",
+            before=branches,
+        )
+    )
+    (branch,) = [node for node in program.entry.nodes if isinstance(node, Branch)]
+    assert len(branch.bodies) == 3
+    assert flops(program) == 2 * (2 * 8 * 8 * 8)
+
+
+@pytest.mark.parametrize("opcode", ["map", "reduce", "sort"])
+def test_applied_computations_are_not_calls(opcode: str) -> None:
+    lines = {
+        "map": "r = f32[64] map(x, x), dimensions={0}, to_apply=f",
+        "reduce": "r = f32[] reduce(x, z), dimensions={0}, to_apply=f",
+        "sort": "r = f32[64] sort(x), dimensions={0}, to_apply=f",
+    }
+    applied = "f {\n  a = f32[] parameter(0)\n  b = f32[] parameter(1)\n  s = f32[] add(a, b)\n  ROOT t = f32[] multiply(s, s)\n}\n"
+    program = walked(
+        entry(
+            "x = f32[64] parameter(0)", "z = f32[] constant(0)", "ROOT " + lines[opcode],
+            before=applied,
+        )
+    )  # fmt: skip
+    assert kinds(program) == {"vector": 1}
+    expected = {"map": 64 * 2, "reduce": 63 * 2, "sort": 64 * 6}
+    assert vector_flops(program) == expected[opcode]
+
+
+def test_async_calls_and_fusions_run_at_the_start() -> None:
+    program = walked(
+        entry(
+            "x = f32[8,8] parameter(0)",
+            "s = ((f32[8,8]), f32[8,8], u32[]) call-start(x), to_apply=square",
+            "n = f32[8,8] negate(x)",
+            "u = ((f32[8,8]), f32[8,8], u32[]) call-update(s)",
+            "d = f32[8,8] call-done(u)",
+            "f = ((f32[8,8]), f32[8,8], s32[]) fusion-start(n), kind=kLoop, calls=square",
+            "g = f32[8,8] fusion-done(f)",
+            "ROOT a = f32[8,8] add(d, g)",
+            before=SQUARE,
+        )
+    )
+    assert flops(program) == 2 * (2 * 8 * 8 * 8)
+    assert kinds(program) == {"matmul": 2, "wait": 2, "vector": 2}
+    assert op(program, "f").result_bytes == 8 * 8 * 4
+
+
+def test_missing_computations_are_unpriced_not_zero() -> None:
+    program = walked(
+        entry(
+            "x = f32[8,8] parameter(0)",
+            "f = f32[8,8] fusion(x), kind=kLoop, calls=gone",
+            "c = f32[8,8] call(f), to_apply=gone",
+            "w = f32[8,8] while(c), condition=gone, body=gone",
+            "ROOT b = f32[8,8] conditional(x, w), branch_computations={gone}",
+        )
+    )
+    assert kinds(program) == {"unpriced": 4}
+    assert "fused computation gone is not in the text" in op(program, "f").note
+    assert all("reads 256 bytes" in op(program, name).note for name in "fcw")
+
+
+def test_an_unknown_opcode_is_unpriced() -> None:
+    program = walked(entry("x = f32[8] parameter(0)", "ROOT r = f32[8] new-thing(x)"))
+    assert op(program, "r").note == "no rule for opcode new-thing: reads 32 bytes, writes 32 bytes"
+
+
+def test_nesting_deeper_than_pythons_stack() -> None:
+    depth = sys.getrecursionlimit() + 200
+    parts = [SQUARE]
+    for i in range(depth):
+        inner = "square" if i == 0 else f"c{i - 1}"
+        parts.append(
+            f"c{i} {{\n  p = f32[8,8] parameter(0)\n  ROOT r = f32[8,8] call(p), to_apply={inner}\n}}\n"
+        )
+    for i in range(depth):
+        inner = f"c{depth - 1}" if i == 0 else f"f{i - 1}"
+        parts.append(
+            f"f{i} {{\n  p = f32[8,8] parameter(0)\n"
+            f"  ROOT r = f32[8,8] while(p), condition=never, body={inner}, "
+            'backend_config={"known_trip_count":{"n":"1"}}\n}\n'
+        )
+    parts.append("never {\n  p = f32[8,8] parameter(0)\n  ROOT c = pred[] constant(false)\n}\n")
+    program = walked(
+        entry(
+            "x = f32[8,8] parameter(0)",
+            f"ROOT r = f32[8,8] call(x), to_apply=f{depth - 1}",
+            before="\n".join(parts),
+        )
+    )
+    assert flops(program) == 2 * 8 * 8 * 8
+    assert len(loops(program)) == 1  # all are called r
+
+
+def test_a_computation_that_calls_itself_is_counted_once() -> None:
+    again = f"again {{\n  p = f32[8,8] parameter(0)\n  d = f32[8,8] dot(p, p), {DOT}\n  ROOT r = f32[8,8] call(d), to_apply=again\n}}\n"
+    program = walked(
+        entry(
+            "x = f32[8,8] parameter(0)", "ROOT r = f32[8,8] call(x), to_apply=again", before=again
+        )
+    )
+    assert flops(program) == 2 * 8 * 8 * 8
+    assert program.warnings[0] == "computation again calls itself: counted once"
+
+
+def test_of_a_module_without_entry_all_that_nothing_calls_counts() -> None:
+    one = f"one {{\n  p = f32[8,8] parameter(0)\n  ROOT d = f32[8,8] dot(p, p), {DOT}\n}}\n"
+    two = one.replace("one", "two")
+    program = walked("HloModule m\n\n" + one + "\n" + two)
+    assert flops(program) == 2 * (2 * 8 * 8 * 8)
+    assert any("2 computations that nothing calls" in warning for warning in program.warnings)
+
+
+# what an iteration hands on
+
+CARRY = f"""cond {{
+  p = (s32[], f32[8,8], f32[8,8], f32[8,8]) parameter(0)
+  i = s32[] get-tuple-element(p), index=0
+  k = s32[] constant(4)
+  ROOT c = pred[] compare(i, k), direction=LT
+}}
+
+body {{
+  p = (s32[], f32[8,8], f32[8,8], f32[8,8]) parameter(0)
+  i = s32[] get-tuple-element(p), index=0
+  x = f32[8,8] get-tuple-element(p), index=1
+  w = f32[8,8] get-tuple-element(p), index=2
+  o = f32[8,8] get-tuple-element(p), index=3
+  one = s32[] constant(1)
+  j = s32[] add(i, one)
+  d = f32[8,8] dot(x, w), {DOT}
+  s = f32[8,8] add(o, d)
+  ROOT t = (s32[], f32[8,8], f32[8,8], f32[8,8]) tuple(j, d, w, s)
+}}
+"""
+
+
+def test_a_loop_says_what_it_carries() -> None:
+    program = walked(
+        entry(
+            "x = f32[8,8] parameter(0)",
+            "z = s32[] constant(0)",
+            "t = (s32[], f32[8,8], f32[8,8], f32[8,8]) tuple(z, x, x, x)",
+            "ROOT r = (s32[], f32[8,8], f32[8,8], f32[8,8]) while(t), condition=cond, body=body",
+            before=CARRY,
+        )
+    )
+    (loop,) = [node for node in program.entry.nodes if isinstance(node, Loop)]
+    names = [node.name for node in loop.body.nodes]
+    pairs = {(names[a], names[b]) for a, b in loop.body.carried or ()}
+    assert pairs == {("j", "i"), ("d", "x"), ("w", "w"), ("s", "o")}
+    assert loop.trips == 4
+
+
+# scopes
+
+
+@pytest.mark.parametrize(
+    ("op_name", "path"),
+    [
+        ("jit(f)/layer/attention/q_down/dot_general", "layer/attention/q_down"),
+        ("jit(f)/jit(main)/shard_map/while/body/closed_call/layer/dot_general", "layer"),
+        ("jit(f)/transpose(jvp(layer))/attention/dot_general", "layer/attention"),
+        ("jit(f)/jvp()/while/body/remat/checkpoint/rematted_computation/mlp/mul", "mlp"),
+        ("jit(f)/attention/bshk,bthk->bhst/dot_general", "attention"),
+        ("jit(f)/cond/branch_1_fun/expert/dot_general", "expert"),
+        ("jit(f)/vmap(jit(inner))/head/add", "head"),
+        ("jit(f)/vmap(head/norm)/add", "head/norm"),
+        ("jit(_where)/select_n", ""),
+        ("while", ""),
+        ("", ""),
+    ],
+)
+def test_a_scope_is_what_the_user_wrote(op_name: str, path: str) -> None:
+    assert scope_of(op_name).path == path
+
+
+def test_names_relative_to_a_call_are_completed() -> None:
+    assert full_name("jit(f)/model/closed_call", "attn/dot") == "jit(f)/model/closed_call/attn/dot"
+    assert (
+        full_name("jit(f)/model/while", "while/body/attn/dot") == "jit(f)/model/while/body/attn/dot"
+    )
+    assert (
+        full_name("jit(f)/model/while", "jit(f)/model/while/body/a") == "jit(f)/model/while/body/a"
+    )
+    assert full_name("", "a/b") == "a/b"
+    assert full_name("jit(f)", "") == ""
+
+
+def test_one_function_in_two_scopes_keeps_them_apart() -> None:
+    called = SQUARE.replace(DOT, DOT + ', metadata={op_name="scores/dot_general"}')
+    call = 'y{} = f32[8,8] call({}), to_apply=square, metadata={{op_name="jit(f)/{}/jit(square)"}}'
+    program = walked(
+        entry(
+            "x = f32[8,8] parameter(0)",
+            call.format(1, "x", "encoder"),
+            call.format(2, "y1", "decoder"),
+            "ROOT n = f32[8,8] negate(y2)",
+            before=called,
+        )
+    )
+    scopes = [node.scope for node in program.entry.nodes if isinstance(node, Op) and node.matmuls]
+    assert scopes == ["encoder/scores", "decoder/scores"]
+
+
+def test_the_source_line_is_kept() -> None:
+    metadata = 'metadata={op_name="jit(f)/a/neg" source_file="model.py" source_line=12}'
+    program = walked(entry("x = f32[8] parameter(0)", f"ROOT n = f32[8] negate(x), {metadata}"))
+    assert (op(program, "n").scope, op(program, "n").source) == ("a", "model.py:12")
