@@ -88,3 +88,16 @@ def test_plans_as_json(capsys):
     code, out, err = run(capsys, "plans", "--json", "-")
     assert (code, err) == (0, "")
     assert {"study", "dp-attention"} <= {plan["name"] for plan in json.loads(out)["plans"]}
+
+
+def test_models_are_counted(capsys):
+    """Published or derived totals, active in brackets: V3 670.9B (37.4B), R1 846.6B (42.0B)."""
+    import json
+
+    code, out, err = run(capsys, "models", "--json", "-")
+    assert (code, err) == (0, "")
+    counted = {row["name"]: row for row in json.loads(out)["models"]}
+    assert round(counted["deepseek-v3"]["parameters"] / 1e9, 1) == 670.9
+    assert round(counted["deepseek-v3"]["active_parameters"] / 1e9, 1) == 37.4
+    assert round(counted["r1"]["parameters"] / 1e9, 1) == 846.6
+    assert run(capsys, "models", "nosuch")[0] == 2

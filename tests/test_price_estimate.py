@@ -12,6 +12,7 @@ from xla_cost.machine import load
 from xla_cost.policy import CALIBRATED, STUDY, policy
 from xla_cost.price import compare, price
 from xla_cost.price.as_json import estimate_json
+from xla_cost.price.trace import trace_json
 from xla_cost.program import Body, Matmul, Op
 
 
@@ -237,3 +238,18 @@ def test_unknown_policy_machine_and_field_are_named():
         policy("study", colour=1)
     with pytest.raises(XlaCostError, match=r"expert_imbalance = 0\.5; must be >= 1"):
         policy("study", expert_imbalance=0.5)
+
+
+def test_trace_has_a_lane_per_stream_and_every_event():
+    estimate = price(program(loop(layer(), 10)), machine(), STUDY)
+    trace = trace_json(estimate)
+    lanes = {e["tid"]: e["args"]["name"] for e in trace["traceEvents"] if e["ph"] == "M"}
+    assert list(lanes.values()) == ["loops", "compute", "scale-up", "scale-out"]
+    shown = [(e["name"], lanes[e["tid"]], e["ts"], e["dur"]) for e in trace["traceEvents"]
+             if e["ph"] == "X"]  # fmt: skip
+    assert shown == [
+        ("while", "loops", 0.0, 60e6),
+        ("a", "compute", 0.0, 2e6),
+        ("p", "scale-up", 2e6, 1e6),
+        ("e", "compute", 3e6, 3e6),
+    ]

@@ -54,6 +54,8 @@ class Request:
         """What the cache knows the program by; a model file counts by its content."""
         fields = {"kind": "model-program", **asdict(self)}
         path = Path(self.model)
+        if path.is_dir():
+            path = path / "config.json"
         if path.is_file():
             fields["model_sha256"] = hashlib.sha256(path.read_bytes()).hexdigest()
         return fields
@@ -77,7 +79,7 @@ def parse_mesh(text: str) -> tuple[int, int, int]:
         sizes = ()
     if len(sizes) != 3 or min(sizes) < 1:
         raise XlaCostError(f"mesh {text!r}: expected three sizes of at least 1, such as 2x144x1")
-    return sizes  # type: ignore[return-value]
+    return sizes
 
 
 def model_program(request: Request, cache: Cache | None = None) -> Found:
@@ -138,12 +140,8 @@ def workload_of(request: Request) -> Workload:
     """The workload a request describes. Raises XlaCostError for what does not exist."""
     from xla_cost import models
 
-    if request.model.endswith(".json"):
-        config = models.from_hugging_face(request.model)
-    else:
-        config = models.get_config(request.model)
     return models.Workload(
-        model=config,
+        model=models.get_config(request.model),
         batch=request.batch,
         seq=request.seq,
         phase=request.phase,  # type: ignore[arg-type]

@@ -63,7 +63,9 @@ class _LazyGroup(click.Group):
             add_completion=False, rich_markup_mode=None, pretty_exceptions_enable=False
         )
         single.command(name=cmd_name, help=COMMANDS[cmd_name])(getattr(module, cmd_name))
-        return get_command(single)
+        made: Any = get_command(single)  # of typer's own copy of click
+        command: click.Command = made
+        return command
 
 
 @click.group(

@@ -48,7 +48,7 @@ def estimate(
     = False,
     json: Annotated[str, typer.Option("--json", help="write JSON to a file, - for standard output")]
     = "",
-    trace: Annotated[str, typer.Option(help="write a Perfetto trace of the first machine")] = "",
+    trace: Annotated[str, typer.Option(help="write the timeline as JSON that Perfetto opens")] = "",
     top: Annotated[int, typer.Option(help="rows of the longer tables")] = 8,
     quiet: Annotated[bool, typer.Option("--quiet", help="no tables, only the files asked for")]
     = False,
@@ -199,7 +199,7 @@ def _write_files(
         made_by = provenance(sys.argv[1:], {"facts": dict(facts)})
         write_json(json, estimate_json(answer, estimates, comparison, made_by))
     if trace:
-        from xla_cost.report.trace import write_trace
+        from xla_cost.price.trace import write_trace
 
         write_trace(trace, estimates[0])
 

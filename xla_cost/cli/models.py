@@ -14,12 +14,9 @@ def models(
     = "",
 ) -> None:  # fmt: skip
     """List models, or print one with its parameter counts."""
-    from xla_cost.models import CONFIGS, from_hugging_face, get_config
+    from xla_cost.models import CONFIGS, get_config
 
-    if name.endswith(".json"):
-        chosen = [from_hugging_face(name)]
-    else:
-        chosen = [get_config(name)] if name else list(CONFIGS.values())
+    chosen = [get_config(name)] if name else list(CONFIGS.values())
     rows = [_row(config) for config in chosen]
     if json:
         from xla_cost.jsonio import write_json
@@ -63,4 +60,7 @@ def _show(rows: list[dict[str, Any]], details: bool) -> None:
 
 
 def _billions(count: int) -> str:
-    return f"{count / 1e12:.2f}T" if count >= 1e12 else f"{count / 1e9:.3g}B"
+    for unit, size in (("T", 1e12), ("B", 1e9)):
+        if count >= size:
+            return f"{count / size:.2f}{unit}" if unit == "T" else f"{count / size:.1f}{unit}"
+    return f"{count / 1e6:.2f}M"

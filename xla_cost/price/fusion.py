@@ -86,7 +86,8 @@ def fuse(nodes: Sequence[Node], candidates: set[int]) -> tuple[list[Kernel], dic
         else:
             root_of[index] = index
             members[index] = [index]
-    kernels, where = [], {}
+    kernels: list[Kernel] = []
+    where: dict[int, int] = {}
     for root in sorted(members):
         group = tuple(sorted(members[root]))
         read = _bytes_read(nodes, group)

@@ -170,7 +170,7 @@ def _task_body(body: Body, policy: Policy, tasks: list[Task], number: dict[int, 
     head = {index: kernels[at].members[-1] for index, at in kernel_of.items()}
     takes_time -= candidates - kernel_of.keys()  # repeated inside their consumers
     sources = _sources(nodes, takes_time, head, readers)
-    position = {}
+    position: dict[int, int] = {}
     for index in sorted(takes_time):
         if head.get(index, index) == index:
             position[index] = len(position)
@@ -194,7 +194,12 @@ def _task_body(body: Body, policy: Policy, tasks: list[Task], number: dict[int, 
                 nodes[index],
                 deps,
                 tuple(sorted(position[i] for i in carried)),
-                _task(nodes, inside, kernel and (kernel.bytes_read, kernel.bytes_written), policy),
+                _task(
+                    nodes,
+                    inside,
+                    (kernel.bytes_read, kernel.bytes_written) if kernel else None,
+                    policy,
+                ),
                 tasks,
                 number,
             )
@@ -227,8 +232,8 @@ def _step(
     if isinstance(node, Loop):
         inner, trips = (number[id(node.body)],), 1 if node.trips is None else node.trips
         return Step(deps, carried, bodies=inner, trips=trips, name=node.name, scope=node.scope)
-    inner = tuple(number[id(body)] for body in node.bodies)
-    return Step(deps, carried, bodies=inner, name=node.name, scope=node.scope)
+    bodies = tuple(number[id(body)] for body in node.bodies)
+    return Step(deps, carried, bodies=bodies, name=node.name, scope=node.scope)
 
 
 def _task(
