@@ -171,7 +171,7 @@ def _absorb(graph: Graph, drafts: Drafts, regions: list[_Region]) -> None:
         generated = not draft.needs.nodes and not draft.needs.parameters
         if draft.scope.path and not generated:
             continue
-        if draft.fields["kind"] not in ("vector", "move", "free"):
+        if draft.fields["kind"] not in ("vector", "move") and draft.fields["opcode"] != "constant":
             continue
         homes = {region_of.get(user, -1) for user in users[index]}
         if len(homes) == 1 and -1 not in homes:
