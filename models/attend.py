@@ -88,33 +88,60 @@ def attend_to_cache(
     kv_lora_rank]; where the cache is split over sequence ranks, each gets its share of the
     (padded) rows.
     """
-    layout, comm, operand = step.layout, step.comm, step.operand("scores")
+    layout, operand = step.layout, step.operand("scores")
     kernel: contextlib.AbstractContextManager[object] = contextlib.nullcontext()
     if step.attention == "flash":
         kernel = jax.named_scope("kernel[mla_decode]")
     with jax.named_scope("scores"):
         with kernel:
-            latents = write_entries(cache[None], entries[None], position, step)[0]
             scores = contract(
-                query, latents, [(2, 2)], batch=[(1, 0)], operand=operand, result=step.result
+                query, cache, [(2, 2)], batch=[(1, 0)], operand=operand, result=step.result
             )
-            scores = scores.astype(jnp.float32) * step.config.qk_head_dim**-0.5
-            slots = lax.iota(jnp.int32, cache.shape[1])
-            visible = slots * layout.seq_ranks + comm.rank(layout.seq_axes) <= position
-            scores = jnp.where(visible, scores, _HIDDEN)
-            highest = jnp.max(scores, axis=-1, keepdims=True)
-            weights = jnp.exp(scores - highest)
-            total = jnp.sum(weights, axis=-1, keepdims=True)
-            values = latents[..., : step.config.kv_lora_rank]
+            scale = step.config.qk_head_dim**-0.5
+            scores = scores.astype(jnp.float32) * scale
+            scores = jnp.where(_cached(cache.shape[1], position, step), scores, _HIDDEN)
+            own = _own_scores(query, entries, position, step) * scale
+            highest = jnp.maximum(jnp.max(scores, axis=-1, keepdims=True), own)
+            weights, own = jnp.exp(scores - highest), jnp.exp(own - highest)
+            total = jnp.sum(weights, axis=-1, keepdims=True) + own
             if layout.seq_ranks == 1:
-                return contract(
-                    weights / total, values, [(2, 1)], batch=[(0, 0)], operand=operand,
-                    result=step.result,
-                )  # fmt: skip
+                weights, own = weights / total, own / total
+            rank = step.config.kv_lora_rank
             mixed = contract(
-                weights, values, [(2, 1)], batch=[(0, 0)], operand=operand, result=jnp.float32
-            )
+                weights, cache[..., :rank], [(2, 1)], batch=[(0, 0)], operand=operand,
+                result=step.result if layout.seq_ranks == 1 else jnp.float32,
+            )  # fmt: skip
+            mixed = mixed + own * entries[:, None, :rank].astype(jnp.float32)
+            if layout.seq_ranks == 1:
+                return mixed.astype(step.result)
         return _merge(mixed, total, highest, step)
+
+
+def _cached(slots: int, position: Array, step: Step) -> Array:
+    """Which local slots hold earlier tokens, bool [slots]."""
+    layout = step.layout
+    first = step.comm.rank(layout.seq_axes)
+    return lax.iota(jnp.int32, slots) * layout.seq_ranks + first < position
+
+
+def _own_scores(query: Array, entries: Array, position: Array, step: Step) -> Array:
+    """Scores of the new tokens with themselves, fp32 [rows, heads, 1], on one sequence rank.
+
+    Kept out of the cache until the loop is over: putting them in first would copy it.
+    """
+    layout = step.layout
+    own = jnp.sum(query.astype(jnp.float32) * entries.astype(jnp.float32), axis=-1)
+    own = own.T[..., None]
+    if layout.seq_ranks > 1:
+        own = jnp.where(_holds(position, step), own, _HIDDEN)
+    return own
+
+
+def _holds(position: Array, step: Step) -> Array:
+    """Whether `position` belongs to this device's stripe."""
+    layout = step.layout
+    stripe: Array = lax.rem(position, jnp.int32(layout.seq_ranks))
+    return step.comm.rank(layout.seq_axes) == stripe
 
 
 def _merge(mixed: Array, total: Array, highest: Array, step: Step) -> Array:
@@ -140,6 +167,5 @@ def write_entries(cache: Array, entries: Array, position: Array, step: Step) -> 
     start = (jnp.int32(0), jnp.int32(0), slot, jnp.int32(0))
     new = entries[:, :, None, :]
     if layout.seq_ranks > 1:
-        mine = step.comm.rank(layout.seq_axes) == lax.rem(position, jnp.int32(layout.seq_ranks))
-        new = jnp.where(mine, new, lax.dynamic_slice(cache, start, new.shape))
+        new = jnp.where(_holds(position, step), new, lax.dynamic_slice(cache, start, new.shape))
     return lax.dynamic_update_slice(cache, new, start)

@@ -95,7 +95,7 @@ def layer_of(stack, index):
 
 
 def forward(c, weights, ids):
-    """Logits [batch, vocab] of the last position, and the cache per stack [layers, batch, seq, _]."""
+    """Logits [batch, vocab] of the last position, and per stack [layers, batch, seq, _]."""
     logits, caches = [], {}
     for sequence in ids:
         h = weights["embed"][sequence].astype(np.float64)

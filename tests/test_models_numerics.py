@@ -12,6 +12,7 @@ from models_numpy import forward
 from xla_cost.models import Workload, build, get_config, get_formats, get_plan
 from xla_cost.models.arrange import arrange_ids, decode_cache, pad_weights, prefill_cache
 from xla_cost.models.build import abstract_model
+from xla_cost.models.moe import assign_slots
 
 TINY = get_config("tiny")
 MESHES = [(2, 4, 1), (4, 2, 1), (2, 2, 2)]
@@ -54,6 +55,16 @@ def expected(config, seq=SEQ):
     return forward(config, weights(config), token_ids()[:, :seq])
 
 
+COMPILED = {}  # plans that come down to the same program on a mesh share one compile
+
+
+def compile_once(lowered):
+    text = lowered.as_text()
+    if text not in COMPILED:
+        COMPILED[text] = lowered.compile(FAST)
+    return COMPILED[text]
+
+
 def run(workload, plan, mesh, *, cache=None, position=None, ids=None):
     program = build(workload, get_plan(plan), mesh)
     ids = token_ids()[:, : workload.seq] if ids is None else ids
@@ -64,7 +75,7 @@ def run(workload, plan, mesh, *, cache=None, position=None, ids=None):
     placed = jax.tree.map(
         lambda a, s: jax.device_put(a, s.sharding), tuple(inputs), tuple(program.args[1:])
     )
-    compiled = jax.jit(program.fn).lower(*program.args).compile(FAST)
+    compiled = compile_once(jax.jit(program.fn).lower(*program.args))
     logits, caches, dropped = compiled(
         pad_weights(weights(workload.model), program.args[0]), *placed
     )
@@ -78,63 +89,55 @@ def prefill(config=TINY, seq=SEQ, formats="fp32", **changes):
     )
 
 
+@cache
+def prefilled(plan, mesh, **changes):
+    """All but the last token, and the cache they leave."""
+    logits, caches, dropped, program = run(prefill(seq=SEQ - 1, **changes), plan, mesh)
+    return logits, prefill_cache(caches, program.layout), dropped
+
+
+def decoded(plan, mesh, cache, **changes):
+    """One decode step of the last token."""
+    return run(
+        prefill(phase="decode", **changes), plan, mesh, cache=cache, position=SEQ - 1,
+        ids=token_ids()[:, SEQ - 1 :],
+    )  # fmt: skip
+
+
 @pytest.mark.parametrize("mesh", [(1, 1, 1), *MESHES])
 @pytest.mark.parametrize("plan", PLANS)
 def test_prefill_equals_numpy(plan, mesh):
-    logits, caches, dropped, program = run(prefill(), plan, mesh)
-    want, want_caches = expected(TINY)
+    logits, caches, dropped = prefilled(plan, mesh)
+    want, want_caches = expected(TINY, SEQ - 1)
     np.testing.assert_allclose(logits, want, rtol=2e-4, atol=2e-4)
-    got = prefill_cache(caches, program.layout)
-    for name, cache in want_caches.items():
-        np.testing.assert_allclose(got[name], cache, rtol=2e-4, atol=2e-4)
+    assert caches.keys() == want_caches.keys()
+    for name, want_cache in want_caches.items():
+        np.testing.assert_allclose(caches[name], want_cache, rtol=2e-4, atol=2e-4)
     assert dropped == 0
 
 
 @pytest.mark.parametrize("mesh", [(1, 1, 1), *MESHES])
 @pytest.mark.parametrize("plan", PLANS)
-def test_absorbed_decode_step_equals_expanded_prefill_of_one_more_token(plan, mesh):
-    before = expected(TINY, SEQ - 1)[1]
+def test_prefill_then_absorbed_decode_equals_numpy_with_one_more_token(plan, mesh):
+    logits, caches, dropped, program = decoded(plan, mesh, prefilled(plan, mesh)[1])
     want, want_caches = expected(TINY)
-    workload = replace(prefill(), phase="decode")
-    logits, caches, dropped, program = run(
-        workload, plan, mesh, cache=before, position=SEQ - 1, ids=token_ids()[:, SEQ - 1 :]
-    )
-    np.testing.assert_allclose(logits, want, rtol=2e-4, atol=2e-4)
-    updated = decode_cache(want_caches, program.layout)
-    for name in updated:
-        for got, cache in zip(caches[name], updated[name], strict=True):
-            real = np.abs(cache).sum(-1) > 0
-            np.testing.assert_allclose(np.asarray(got)[real], cache[real], rtol=2e-4, atol=2e-4)
+    np.testing.assert_allclose(logits, want, rtol=3e-4, atol=3e-4)
+    for name, parts in decode_cache(want_caches, program.layout).items():
+        for got, full in zip(caches[name], parts, strict=True):
+            real = np.abs(full).sum(-1) > 0  # slots of padding rows hold anything
+            np.testing.assert_allclose(np.asarray(got)[real], full[real], rtol=2e-4, atol=2e-4)
     assert dropped == 0
 
 
-@pytest.mark.parametrize("plan", PLANS)
-def test_own_prefill_then_decode_equals_longer_prefill(plan):
-    _, caches, _, program = run(prefill(seq=SEQ - 1), plan, (2, 2, 2))
-    workload = replace(prefill(), phase="decode")
-    logits, *_ = run(
-        workload, plan, (2, 4, 1), cache=prefill_cache(caches, program.layout), position=SEQ - 1,
-        ids=token_ids()[:, SEQ - 1 :],
-    )  # fmt: skip
-    longer, *_ = run(prefill(), plan, (4, 2, 1))
-    np.testing.assert_allclose(logits, longer, rtol=3e-4, atol=3e-4)
-
-
-@pytest.mark.parametrize("phase", ["prefill", "decode"])
-@pytest.mark.parametrize("plan", ["study", "dp-attention"])
-def test_two_microbatches_equal_one(plan, phase):
-    mesh = (1, 2, 1)
-    extra = {}
-    if phase == "decode":
-        extra = {
-            "cache": expected(TINY, SEQ - 1)[1],
-            "position": SEQ - 1,
-            "ids": token_ids()[:, SEQ - 1 :],
-        }
-    one, *_ = run(prefill(phase=phase), plan, mesh, **extra)
-    two, *_ = run(prefill(phase=phase, microbatches=2), plan, mesh, **extra)
+def test_two_microbatches_equal_one():
+    plan, mesh = "study", (1, 2, 1)
+    one, cache, _ = prefilled(plan, mesh)
+    two, cache_of_two, _ = prefilled(plan, mesh, microbatches=2)
     np.testing.assert_allclose(two, one, rtol=2e-4, atol=2e-4)
-    np.testing.assert_allclose(two, expected(TINY)[0], rtol=2e-4, atol=2e-4)
+    for name in cache:
+        np.testing.assert_allclose(cache_of_two[name], cache[name], rtol=2e-4, atol=2e-4)
+    logits, *_ = decoded(plan, mesh, cache_of_two, microbatches=2)
+    np.testing.assert_allclose(logits, expected(TINY)[0], rtol=3e-4, atol=3e-4)
 
 
 VARIANTS = {
@@ -153,6 +156,22 @@ def test_variants_of_the_family(config):
 
 
 def test_plain_and_flash_attention_give_the_same_numbers():
-    plain, *_ = run(prefill(attention="plain"), "study", (2, 4, 1))
-    flash, *_ = run(prefill(attention="flash"), "study", (2, 4, 1))
-    np.testing.assert_array_equal(plain, flash)
+    plain, *_ = run(prefill(seq=SEQ - 1, attention="plain"), "study", (1, 1, 1))
+    np.testing.assert_array_equal(plain, prefilled("study", (1, 1, 1))[0])
+
+
+def test_slots_are_filled_in_order_and_what_does_not_fit_is_counted():
+    # bin 0 gets items 1, 2 and 5 but holds two; item 3 has no bin (3 = padding)
+    slots = jax.jit(lambda bins: assign_slots(bins, bins=3, capacity=2))(
+        np.array([1, 0, 0, 3, 2, 0], np.int32)
+    )
+    assert int(slots.dropped) == 3 - 2
+    assert slots.slot_of_item.tolist() == [1 * 2 + 0, 0 * 2 + 0, 0 * 2 + 1, 3 * 2, 2 * 2 + 0, 3 * 2]
+    assert slots.filled.tolist() == [True, True, True, False, True, False]
+    assert np.asarray(slots.item_of_slot)[np.asarray(slots.filled)].tolist() == [1, 2, 0, 4]
+
+
+def test_unbalanced_routing_at_a_fair_share_of_capacity_drops_some():
+    _, _, dropped, _ = run(replace(prefill(seq=SEQ - 1), capacity_factor=1.0), "study", (1, 1, 1))
+    # three layers route 5 * 21 tokens to 2 experts each
+    assert 0 < dropped < 3 * 5 * 21 * 2
