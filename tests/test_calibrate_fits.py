@@ -30,8 +30,8 @@ def gemm_rows(m: list[float], n: list[float], k: list[float]) -> Rows:
         kind="gemm", number_format="bf16", seconds=rows, keys=keys, source="made up",
         total_bytes=2 * (rows * depth + width * depth + rows * width),
         size=2 * rows * width * depth, reserved=np.zeros(len(m), dtype=bool),
-        products=(columns,),  # type: ignore[arg-type]
     )  # fmt: skip
+    blank = dataclasses.replace(blank, products=((*columns, blank.total_bytes),))
     return dataclasses.replace(blank, seconds=predict(TRUE, blank, RATE, BANDWIDTH))
 
 

@@ -37,7 +37,7 @@ _COMMON = {
     "efficiency": Parameter(0.6, 0.02, 1.0),
     "memory_efficiency": Parameter(0.8, 0.05, 1.0),
     "sharpness": Parameter(3.0, 1.0, 12.0),
-    "floor_us": Parameter(4.0, 0.5, 200.0),
+    "floor_us": Parameter(4.0, 0.5, 100.0),
 }
 _GEMM = {
     **_COMMON,
@@ -69,14 +69,16 @@ FORMS: Mapping[str, tuple[type[Any], Mapping[str, Parameter]]] = {
 def predict(fit: Any, rows: Rows, rate_flops: float, bytes_per_s: float) -> Floats:
     """Seconds that `fit` gives each row."""
     if rows.attention is not None:
-        compute: Any = attention_compute_s(fit, *rows.attention, rate_flops)
+        compute = attention_compute_s(fit, *rows.attention, rate_flops)
+        total = kernel_total_s(fit, compute, rows.total_bytes, bytes_per_s)
     elif rows.products:
-        compute = sum(gemm_compute_s(fit, *one, rate_flops) for one in rows.products)
+        total = sum(
+            kernel_total_s(fit, gemm_compute_s(fit, *shape, rate_flops), moved, bytes_per_s)
+            for *shape, moved in rows.products
+        )
     else:
-        streamed: Floats = stream_s(fit, rows.total_bytes, bytes_per_s)
-        return streamed
-    total: Floats = kernel_total_s(fit, compute, rows.total_bytes, bytes_per_s)
-    return total
+        total = stream_s(fit, rows.total_bytes, bytes_per_s)
+    return np.asarray(total)
 
 
 def fit_rows(rows: Rows, rate_flops: float, bytes_per_s: float, version: str) -> KernelFit:
@@ -85,6 +87,7 @@ def fit_rows(rows: Rows, rate_flops: float, bytes_per_s: float, version: str) ->
     Deterministic: fixed starts, no random numbers, a trust-region solver.
     """
     fit_type, parameters = FORMS[rows.kind]
+    parameters = _identifiable(parameters, rows)
     held_out = rows.held_out
     fitted = rows.take(~held_out)
     weight = np.where(fitted.large, 1.0, SMALL_WEIGHT)
@@ -100,6 +103,14 @@ def fit_rows(rows: Rows, rate_flops: float, bytes_per_s: float, version: str) ->
     rounded = replace(best, **{name: rounding(getattr(best, name)) for name in parameters})
     record = _record(rows, rounded, rate_flops, bytes_per_s, version)
     return replace(rounded, record=record)
+
+
+def _identifiable(parameters: Mapping[str, Parameter], rows: Rows) -> Mapping[str, Parameter]:
+    """Without what the rows cannot tell apart: n and k ramps where hardly any n and k vary."""
+    shapes = {(n, k) for _, _, n, k, _ in rows.products for n, k in zip(n, k, strict=True)}
+    if not rows.products or len(shapes) >= 8:
+        return parameters
+    return {k: p for k, p in parameters.items() if k not in ("half_n", "half_k")}
 
 
 def rounding(value: float) -> float:

@@ -48,36 +48,40 @@ def gemm_rows(tables: Tables, number_format: str) -> Rows:
     frame = best_source(frame, by)
     source = table_names(frame)
     m, n, k = (floats(frame[name]) for name in by)
+    total_bytes = WIDTH[number_format] * (m * k + n * k) + 2.0 * m * n
     return Rows(
         kind="gemm",
         number_format=number_format,
         seconds=floats(frame.latency) * 1e-3,
-        total_bytes=WIDTH[number_format] * (m * k + n * k) + 2.0 * m * n,
+        total_bytes=total_bytes,
         size=2.0 * m * n * k,
         keys=row_keys(frame, by, f"gemm {number_format}"),
         reserved=np.asarray(m == 8192),
         source=source,
-        products=((np.ones_like(m), m, n, k),),
+        products=((np.ones_like(m), m, n, k, total_bytes),),
     )
 
 
 def grouped_rows(tables: Tables, number_format: str, bytes_per_s: float) -> Rows:
-    """Experts of one rank: gate and up, activation, down; tokens spread evenly.
+    """Experts of one rank: gate, up, down, as three kernels; tokens spread evenly.
+
+    That is how our models run them. What the fused kernels of the tables do between (routing,
+    activation, quantisation) is in the fitted floor and efficiency.
 
     `num_tokens` tokens enter all ranks together, so a local expert sees
     num_tokens * topk / num_experts rows. Left out: fewer than one row per expert (a program
-    reads every expert's weights), and fused kernels on more ranks than topk, whose time goes
-    into skipping tokens of other ranks, which a dispatch has already done in our programs.
+    reads every expert's weights), and kernels that sort all tokens on more ranks than topk,
+    whose time goes into skipping tokens of other ranks: a dispatch has done that in our programs.
     """
     by = ["num_tokens", "hidden_size", "inter_size", "topk", "num_experts", "moe_tp_size",
           "moe_ep_size"]  # fmt: skip
-    columns = ["moe_dtype", "distribution", "kernel_source", *by, "latency"]
+    columns = ["op_name", "moe_dtype", "distribution", "kernel_source", *by, "latency"]
     frame = tables.read("moe/*/*/*moe_perf.parquet", columns)
     even = frame.distribution.isin(["balanced", "uniform"])
     gated = ~frame.kernel_source.str.contains("nongated").astype(bool)
     frame = frame[even & gated & (frame.moe_dtype == GEMM_DTYPES[number_format])]
-    dispatched = frame.kernel_source == "deepepmoe"
-    frame = frame[dispatched | (frame.moe_ep_size <= frame.topk)]
+    masked = frame.op_name == "moe_generation"  # sees only the rows that a dispatch brought
+    frame = frame[masked | (frame.moe_ep_size <= frame.topk)]
     frame = frame[frame.num_tokens * frame.topk >= frame.num_experts]
     frame = _touching_all_experts(frame, WIDTH[number_format], bytes_per_s)
     frame = best_source(_dispatched_where_faster(frame), by)
@@ -86,18 +90,22 @@ def grouped_rows(tables: Tables, number_format: str, bytes_per_s: float) -> Rows
     experts = floats(frame.num_experts / frame.moe_ep_size)
     hidden, inter = floats(frame.hidden_size), floats(frame.inter_size / frame.moe_tp_size)
     width, tokens = WIDTH[number_format], per_expert * experts
+    weights = width * experts * hidden * inter
+    into = weights + tokens * (width * hidden + 2.0 * inter)
+    back = weights + tokens * (width * inter + 2.0 * hidden)
     return Rows(
         kind="grouped_gemm",
         number_format=number_format,
         seconds=floats(frame.latency) * 1e-3,
-        total_bytes=width * 3.0 * experts * hidden * inter + tokens * hidden * (width + 2.0),
+        total_bytes=2.0 * into + back,
         size=6.0 * tokens * hidden * inter,
         keys=row_keys(frame, by, f"grouped {number_format}"),
         reserved=_none(frame),
         source=source,
         products=(
-            (experts, per_expert, 2.0 * inter, hidden),
-            (experts, per_expert, hidden, inter),
+            (experts, per_expert, inter, hidden, into),
+            (experts, per_expert, inter, hidden, into),
+            (experts, per_expert, hidden, inter, back),
         ),
     )
 

@@ -25,9 +25,9 @@ SMALL_WEIGHT = 0.3
 class Rows:
     """Measurements of one kernel kind in one number format.
 
-    `products` are the GEMMs of one kernel as (batch, m, n, k) columns; `attention` is (rows,
-    keys, depth, flops). `size` is FLOPs (bytes for streams), `keys` the text that identifies a
-    row. `reserved` rows are quoted by the validation and never fitted.
+    `products` are GEMMs that run one after the other, as (batch, m, n, k, bytes) columns;
+    `attention` is (rows, keys, depth, flops). `size` is FLOPs (bytes for streams), `keys` the text
+    that identifies a row. `reserved` rows are quoted by the validation and never fitted.
     """
 
     kind: str
@@ -38,7 +38,7 @@ class Rows:
     keys: tuple[str, ...]
     reserved: Flags
     source: str
-    products: tuple[tuple[Floats, Floats, Floats, Floats], ...] = ()
+    products: tuple[tuple[Floats, Floats, Floats, Floats, Floats], ...] = ()
     attention: tuple[Floats, Floats, Floats, Floats] | None = None
 
     @property
@@ -81,10 +81,10 @@ def _hash(key: str) -> int:
 
 
 def best_source(frame: Any, by: list[str]) -> Any:
-    """The rows of the one kernel that is most often the fastest, with what each table holds.
+    """The rows of the one kernel that is fastest on the whole, with its table and name.
 
     A kernel is a `kernel_source` of one table. Mixing kernels row by row would fit their
-    coverage, not the hardware; the slowest one would fit a library's bug. Ranked by the median
+    coverage, not the hardware; the slowest one would fit a library's bug. Ranked by the mean
     slow-down against the fastest over shapes that several kernels ran, then by number of rows;
     a kernel needs a tenth of all shapes.
     """
@@ -98,7 +98,7 @@ def best_source(frame: Any, by: list[str]) -> Any:
     )
     shapes = grouped.ngroups
     rows = frame.groupby("kernel").size()
-    ranked = shared[shared.kernels > 1].groupby("kernel").slow_down.median()
+    ranked = shared[shared.kernels > 1].groupby("kernel").slow_down.mean()
     choices = [name for name in rows.index if rows[name] * 10 >= shapes] or list(rows.index)
     best = min(choices, key=lambda n: (round(float(ranked.get(n, 1.0)), 2), -rows[n], n))
     chosen = frame[frame.kernel == best]
