@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 from xla_cost.hlo.ir import Computation, Instruction, Module
+from xla_cost.hlo.nested import Nested
 from xla_cost.hlo.shapes import Shape, TupleShape, parse_shape, shape_text
 from xla_cost.hlo.source import SourceTables
 
@@ -27,6 +28,7 @@ class Draft:
     problems: list[str] = field(default_factory=list)
     instructions: list[Instruction] | None = None  # of the open computation
     is_named: bool = False  # the open computation has a header
+    nested: list[Nested] = field(default_factory=list)  # written inside instructions, unread
     execution_thread: str = "main"
     _open_name: str = ""
     _open_line: int = 0

@@ -6,6 +6,7 @@ Every pattern here is possessive: no input makes it backtrack.
 from __future__ import annotations
 
 import re
+import sys
 
 #: A string (closed or running to the end), a comment, a bracket, a comma or a newline.
 TOKEN = re.compile(
@@ -25,10 +26,13 @@ _ESCAPE = re.compile(r"\\(x[0-9a-fA-F]{1,2}|[0-7]{1,3}|.)", re.DOTALL)
 _ESCAPED = {"n": "\n", "t": "\t", "r": "\r"}
 
 
-def closing(text: str, position: int) -> int:
-    """Position just after the bracket that closes the one at `position`; -1 if none does."""
+def closing(text: str, position: int, limit: int = sys.maxsize) -> int:
+    """Position just after the bracket that closes the one at `position`; -1 if none does.
+
+    Nothing from `limit` on is looked at.
+    """
     depth = 0
-    for match in TOKEN.finditer(text, position):
+    for match in TOKEN.finditer(text, position, limit):
         token = match[0]
         if token in OPENING:
             depth += 1

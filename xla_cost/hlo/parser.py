@@ -17,6 +17,7 @@ from xla_cost.errors import XlaCostError
 from xla_cost.hlo.attributes import attribute_map
 from xla_cost.hlo.finish import Draft, finish
 from xla_cost.hlo.ir import Instruction, Module
+from xla_cost.hlo.nested import Nested, pull_nested
 from xla_cost.hlo.shapes import parse_shape
 from xla_cost.hlo.source import ROW, TITLE
 from xla_cost.hlo.statements import (
@@ -126,9 +127,20 @@ class _Reader:
     draft: Draft = field(default_factory=Draft)
     slow_until: int = 0  # end of a line that `LINE` does not read
     wasted: int = 0  # characters gone through in vain
+    level: int = 0  # how deep this text was nested in an instruction
 
     def read(self) -> tuple[Module, ...]:
         """Read everything."""
+        self._read_statements()
+        self._end_module()
+        return tuple(self.modules)
+
+    def read_body(self) -> None:
+        """Read the inside of one computation, which is open in the draft."""
+        self._read_statements()
+        self.draft.close(is_complete=True)
+
+    def _read_statements(self) -> None:
         position, size = 0, len(self.text)
         while position < size:
             here = self._advance(position, _end(_BLANK, self.text, position))
@@ -136,8 +148,6 @@ class _Reader:
                 here = self._lines(here)
             here = self._brace_or_header(here)
             position = here if here > position else self._slow(here)
-        self._end_module()
-        return tuple(self.modules)
 
     def _lines(self, position: int) -> int:
         """Read instructions of one line each, from `position` to where another thing stands."""
@@ -292,15 +302,29 @@ class _Reader:
             self.slow_until = _end(_REST_OF_LINE, self.text, position)
         end, is_cut = gather(self.text, match.end(), self._limit(match.end()))
         parts = split(self.text[position:end], is_cut)
-        if parts is None or parse_shape(parts.shape_text) is None:
+        if parts is None:
             self.wasted += end - position
             return self._unread(position)
+        if parse_shape(parts.shape_text) is None:
+            self._unread(position)
+            return self._advance(position, end)
         if self.draft.instructions is None:
             self.draft.reopen_or_fragment(self.line)
         if is_cut:
             self.draft.problems.append(f"line {self.line}: {parts.name} is cut in its attributes")
+        if "{" in parts.attribute_text:
+            parts = self._without_nested(parts, self.text[position:end])
         self._append(parts, self.line)
         return self._advance(position, end)
+
+    def _without_nested(self, parts: Parts, statement: str) -> Parts:
+        """The instruction with names in place of computations written inside it."""
+        line = self.line + statement.count("\n") - parts.attribute_text.count("\n")
+        text, found = pull_nested(
+            parts.name, parts.attribute_text, line, self.level, self.draft.computations
+        )
+        self.draft.nested += found
+        return replace(parts, attribute_text=text)
 
     def _append(self, parts: Parts, line: int) -> None:
         """Add an instruction, and in front of it the instructions written as its operands."""
@@ -323,6 +347,16 @@ class _Reader:
                 )
             )
 
+    def _read_nested(self, nested: Nested) -> None:
+        """Read a computation that was written inside an instruction into this module."""
+        reader = _Reader(nested.text + "\n", line=nested.line, level=nested.level)
+        reader.draft = replace(
+            self.draft, nested=[], instructions=None, attributes=self.draft.attributes
+        )
+        reader.draft.open(nested.name, nested.line, is_entry=False)
+        reader.read_body()
+        self.draft.nested += reader.draft.nested
+
     def _unread(self, position: int) -> int:
         """List the line as not understood and go on behind it."""
         end = _end(_REST_OF_LINE, self.text, position)
@@ -343,6 +377,8 @@ class _Reader:
     def _end_module(self) -> None:
         if self.draft.instructions is not None:
             self.draft.close(is_complete=not self.draft.is_named)
+        while self.draft.nested:
+            self._read_nested(self.draft.nested.pop())
         module = finish(self.draft)
         if module is not None:
             self.modules.append(module)

@@ -11,6 +11,7 @@ import re
 from dataclasses import dataclass, replace
 
 from xla_cost.hlo.lexing import CLOSING, OPENING, TOKEN, closing, split_top, strip_comments
+from xla_cost.hlo.nested import begins_nested
 
 
 def _nested(depth: int) -> str:
@@ -151,9 +152,17 @@ def gather(text: str, start: int, limit: int, *, operands_seen: bool = False) ->
     for match in TOKEN.finditer(text, start, limit):
         token = match[0]
         at = match.start()
+        if at < previous:
+            continue  # inside a nested computation
         if token in OPENING:
             gap = text[previous:at]
             if scan.depth == 0:
+                if token == "{" and begins_nested(text, gap, at):
+                    end = closing(text, at, limit)
+                    if end < 0:
+                        return limit, True
+                    previous = end
+                    continue
                 restart = _restart(gap, follows_comma=scan.comma_end == previous)
                 if scan.operands_seen and restart >= 0:
                     return previous + restart, False
@@ -169,9 +178,9 @@ def gather(text: str, start: int, limit: int, *, operands_seen: bool = False) ->
             if scan.depth == 0 and scan.operands_seen and _RESTART_AFTER.match(text, match.end()):
                 return match.end(), False
         elif token == "\n":
-            end = _line_end(text, match.end(), scan)
-            if end is not None:
-                return at, end
+            is_cut = _line_end(text, match.end(), scan)
+            if is_cut is not None:
+                return at, is_cut
         elif token[0] == '"':
             strong = STRONG.search(token) if "\n" in token else None
             if strong is not None:
