@@ -226,7 +226,7 @@ def test_something_runs_at_any_time_before_the_end(made, copies):
 def test_loops_are_extrapolated_to_what_unrolling_them_whole_gives(made, trips):
     body, work = made
     outer = TaskBody((Step((), bodies=(0,), trips=trips),), barrier=True)
-    graph = TaskGraph((), (body, outer), ((trips,), (1,)), (), ())
+    graph = TaskGraph((), (), (body, outer), ((trips,), (1,)), (), ())
     found = execute(graph, [item.stages for item in work], overlap=True)
     one = schedule(body, work).iteration_ends_s[0]
     whole = max(schedule(body, work, trips).iteration_ends_s)

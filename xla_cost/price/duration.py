@@ -8,10 +8,10 @@ collectives:  the phases of `xla_cost.network.collective_time`, each on its tier
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable
+from dataclasses import replace
 from math import ceil
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from xla_cost import kernel_time
 from xla_cost.errors import XlaCostError
@@ -20,7 +20,7 @@ from xla_cost.machine import Machine
 from xla_cost.network import CollectiveTime, NetworkPolicy, collective_time, role_of
 from xla_cost.policy import Policy
 from xla_cost.price.schedule import COMPUTE, Stages
-from xla_cost.price.tasks import Task
+from xla_cost.price.tasks import Task, TaskGraph
 from xla_cost.program import Matmul, Op
 
 Bound = Literal["compute", "memory", "network", "latency", "nothing"]
@@ -29,8 +29,7 @@ Bound = Literal["compute", "memory", "network", "latency", "nothing"]
 _NO_SUBSTITUTE = ("fp4", "fp8", "int4", "int8")
 
 
-@dataclass(frozen=True, slots=True)
-class TaskTime:
+class TaskTime(NamedTuple):
     """One execution of a task. A kernel has one stage on stream 0, a collective its phases.
 
     `seconds` is busy time, all streams added. `ideal_compute_s` and `ideal_memory_s` are its
@@ -46,31 +45,28 @@ class TaskTime:
 
 
 def task_times(
-    tasks: Sequence[Task], machine: Machine, policy: Policy, network: NetworkPolicy, devices: int
+    graph: TaskGraph, machine: Machine, policy: Policy, network: NetworkPolicy, devices: int
 ) -> tuple[TaskTime, ...]:
-    """The time of every task; equal collectives and equal kernels are computed once.
+    """The time of every task of a graph; equal ones are computed once.
 
     `devices` run the program, which decides how large a slice of a torus is.
     """
     tier_of = {tier.name: 1 + index for index, tier in enumerate(machine.tiers)}
     rate = _rates(machine, policy)
-    known: dict[object, TaskTime] = {}
-    found = []
-    for task in tasks:
+    launch_s = kernel_time.launch_s(machine) if policy.latency else 0.0
+    found: list[TaskTime] = []
+    for index, twin in enumerate(graph.twins):
+        if twin != index:
+            found.append(found[twin])
+            continue
+        task = graph.tasks[index]
         op = task.op
-        role = role_of(op.scope) if op.collective is not None else ""
-        key: object = (op.collective, role) if op.collective is not None else (
-            op.kind, op.matmuls, op.region, op.work, task.bytes_read, task.bytes_written
-        )  # fmt: skip
-        time = known.get(key)
-        if time is None:
-            if op.collective is not None:
-                priced = collective_time(op.collective, machine, network, devices, role)
-                time = _collective(priced, tier_of)
-            else:
-                time = _kernel(task, machine, policy, rate)
-            known[key] = time
-        found.append(time)
+        if op.collective is not None:
+            role = role_of(op.scope)
+            priced = collective_time(op.collective, machine, network, devices, role)
+            found.append(_collective(priced, tier_of))
+        else:
+            found.append(_kernel(task, machine, policy, rate, launch_s))
     return tuple(found)
 
 
@@ -105,11 +101,19 @@ def _rates(machine: Machine, policy: Policy) -> Callable[[str], float]:
     return rate
 
 
-def _kernel(task: Task, machine: Machine, policy: Policy, rate: Callable[[str], float]) -> TaskTime:
-    op, matmuls = task.op, _loaded(task.op, policy.expert_imbalance)
-    compute_s = op.work * sum(matmul.flops / rate(matmul.format) for matmul in matmuls)
+def _kernel(
+    task: Task,
+    machine: Machine,
+    policy: Policy,
+    rate: Callable[[str], float],
+    launch_s: float,
+) -> TaskTime:
+    op, matmuls = task.op, task.op.matmuls
+    compute_s = 0.0
+    if matmuls:
+        matmuls = _loaded(op, policy.expert_imbalance)
+        compute_s = op.work * sum(matmul.flops / rate(matmul.format) for matmul in matmuls)
     memory_s = task.bytes / machine.memory_bytes_per_s
-    launch_s = kernel_time.launch_s(machine) if policy.latency else 0.0
     if policy.kernel_rates == "peak":
         seconds = max(compute_s, memory_s) + launch_s
     else:

@@ -31,7 +31,7 @@ def price(
     rules = policy(under)
     graph = task_graph(program, rules)
     rules_of_network = network or network_policy(rules)
-    times = task_times(graph.tasks, machine, rules, rules_of_network, program.devices)
+    times = task_times(graph, machine, rules, rules_of_network, program.devices)
     execution = execute(
         graph, [time.stages for time in times], overlap=rules.iterations_in_flight > 1
     )

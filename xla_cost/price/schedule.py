@@ -17,6 +17,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from heapq import heappop, heappush
+from typing import NamedTuple
 
 from xla_cost.price.tasks import TaskBody
 
@@ -28,8 +29,7 @@ Stage = tuple[tuple[int, float], ...]
 Stages = tuple[Stage, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Work:
+class Work(NamedTuple):
     """The stages of a step; a block has one and takes all its streams at the same moment."""
 
     stages: Stages
@@ -92,7 +92,7 @@ def schedule(body: TaskBody, work: Sequence[Work], copies: int = 1) -> Scheduled
         while running and running[0][0] == now:
             _, position, stream = heappop(running)
             state.is_free[stream] = True
-            if state.part_is_last(position):
+            if not state.progress or state.part_is_last(position):
                 ends[position // count] = now
                 done.append(position)
         state.finish(done)
@@ -170,8 +170,7 @@ class _State:
                 self._start_part(now, heappop(queue), stream)
 
     def _start_part(self, now: float, position: int, stream: int) -> None:
-        progress = self.progress
-        at = progress[position][0] if position in progress else 0
+        at = self.progress[position][0] if position in self.progress else 0
         for own, seconds in self.stages[position][at]:
             if own == stream:
                 self.runs.append((now, now + seconds, stream, position, at))

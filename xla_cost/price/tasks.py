@@ -83,6 +83,8 @@ class TaskGraph:
     """All tasks, and the bodies they sit in: inner ones first, the entry last."""
 
     tasks: tuple[Task, ...]
+    #: per task, the first one that takes the same time on any machine
+    twins: tuple[int, ...]
     bodies: tuple[TaskBody, ...]
     #: per body, the trip counts it is run with
     trips_of: tuple[tuple[int, ...], ...]
@@ -135,7 +137,21 @@ def _build(program: Program, policy: Policy) -> TaskGraph:
         for step in made_body.steps:
             for inner in step.bodies:
                 trips_of[inner].add(step.trips)
-    return TaskGraph(tuple(tasks), made, tuple(map(tuple, trips_of)), unpriced, loops)
+    return TaskGraph(
+        tuple(tasks), _twins(tasks), made, tuple(map(tuple, trips_of)), unpriced, loops
+    )
+
+
+def _twins(tasks: list[Task]) -> tuple[int, ...]:
+    first: dict[object, int] = {}
+    found = []
+    for index, task in enumerate(tasks):
+        op = task.op
+        key: object = (op.collective, op.scope) if op.collective is not None else (
+            op.kind, op.matmuls, op.region, op.work, task.bytes_read, task.bytes_written
+        )  # fmt: skip
+        found.append(first.setdefault(key, index))
+    return tuple(found)
 
 
 def _inner_first(entry: Body) -> Iterator[Body]:
