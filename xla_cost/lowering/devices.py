@@ -75,5 +75,10 @@ def _ask_for(count: int) -> None:
         jax.config.update("jax_num_cpu_devices", count)
     except RuntimeError:
         return
-    if not jax.config.jax_platforms:
+    keep_to_cpu()
+
+
+def keep_to_cpu() -> None:
+    """Keep jax from starting real accelerators, unless the user chose platforms."""
+    if not getattr(jax.config, "jax_platforms", None):
         jax.config.update("jax_platforms", "cpu")

@@ -27,6 +27,7 @@ from xla_cost.errors import XlaCostError
 from xla_cost.lowering.mlir_loops import trip_count
 from xla_cost.lowering.mlir_matmuls import matmul_flops
 from xla_cost.lowering.partition import PartitionedHlo
+from xla_cost.lowering.stop import stablehlo_of
 from xla_cost.walk.scopes import scope_of
 
 #: Custom calls that mark shardings or placement and compute nothing.
@@ -65,7 +66,7 @@ def global_view(source: PartitionedHlo | jax.stages.Lowered) -> GlobalView:
     lowered = source.lowered if isinstance(source, PartitionedHlo) else source
     if lowered is None:
         raise XlaCostError("global view: the program before partitioning was not kept")
-    walker = _Walker(lowered.compiler_ir("stablehlo"))
+    walker = _Walker(stablehlo_of(lowered))
     by_scope: Counter[str] = Counter()
     for op_name, flops in walker.function("main").items():
         by_scope[scope_of(op_name).path] += flops

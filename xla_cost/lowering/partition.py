@@ -30,7 +30,7 @@ from xla_cost.lowering.devices import check_jax_version, ensure_devices
 from xla_cost.lowering.messages import one_sentence
 from xla_cost.lowering.nnx_modules import holds_modules, unbind_module, with_updates
 from xla_cost.lowering.stderr import reemit
-from xla_cost.lowering.stop import compile_until_partitioned
+from xla_cost.lowering.stop import compile_until_partitioned, stablehlo_of
 
 #: Positional and keyword arguments.
 Arguments = tuple[tuple[Any, ...], dict[str, Any]]
@@ -73,7 +73,7 @@ class PartitionedHlo:
         """The global program before partitioning, with locations; None where not kept."""
         if self.lowered is None:
             return None
-        module = self.lowered.compiler_ir("stablehlo")
+        module = stablehlo_of(self.lowered)
         return str(module.operation.get_asm(enable_debug_info=True))
 
     @property
@@ -206,7 +206,7 @@ def ambient(mesh: Mesh | AbstractMesh | None) -> contextlib.AbstractContextManag
 
 
 def _partitions(lowered: jax.stages.Lowered) -> int:
-    attributes = lowered.compiler_ir("stablehlo").operation.attributes
+    attributes = stablehlo_of(lowered).operation.attributes
     return int(attributes["mhlo.num_partitions"].value)
 
 

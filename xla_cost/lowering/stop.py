@@ -154,13 +154,21 @@ def _scratch_parents() -> Iterator[str | None]:
     yield None
 
 
+def stablehlo_of(lowered: jax.stages.Lowered) -> ir.Module:
+    """Return the program before partitioning. Raises `XlaCostError` where jax has none."""
+    module: ir.Module | None = lowered.compiler_ir("stablehlo")
+    if module is None:
+        raise XlaCostError("lowered: jax keeps no StableHLO of it; expected one of jax.jit")
+    return module
+
+
 @contextmanager
 def _unique_name(lowered: jax.stages.Lowered) -> Iterator[tuple[str, str]]:
     """Give the StableHLO module a name no other compile has; yields (its own name, that one).
 
     The name is put back afterwards, as jax may hand the same module to the user's compile.
     """
-    module = lowered.compiler_ir("stablehlo")
+    module = stablehlo_of(lowered)
     attributes = module.operation.attributes
     old = attributes["sym_name"]
     name = re.sub(r"[^\w.-]", "_", ir.StringAttr(old).value)

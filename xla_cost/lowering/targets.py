@@ -24,6 +24,7 @@ from jax.sharding import AbstractMesh, Mesh, NamedSharding
 from xla_cost.errors import XlaCostError
 from xla_cost.lowering.arguments import carried_mesh, mesh_axes, settle_mesh
 from xla_cost.lowering.compiler_warnings import parse_warnings
+from xla_cost.lowering.devices import keep_to_cpu
 from xla_cost.lowering.gpu_config import GPUS, target_config, topology_of
 from xla_cost.lowering.messages import one_sentence
 from xla_cost.lowering.nnx_modules import with_updates
@@ -156,9 +157,7 @@ def _need(target: str, what: str, extra: str) -> None:
 
 
 def _gpu_devices(target: str, gpu: Any, devices: int) -> Sequence[jax.Device]:
-    # the plugin must not look for a real GPU
-    if not jax.config.jax_platforms:
-        jax.config.update("jax_platforms", "cpu")
+    keep_to_cpu()  # the plugin must not look for a real GPU
     return _topology(
         target, devices, topology_name="", platform="cuda",
         topology=topology_of(gpu, devices), target_config=target_config(gpu),
@@ -202,7 +201,8 @@ def _on_devices(
     """The arguments with their shardings moved to the target's devices."""
     if home is None:
         single = jax.sharding.SingleDeviceSharding(devices[0])
-        return jax.tree.map(lambda leaf: _placed(leaf, single), arguments)
+        placed: Arguments = jax.tree.map(lambda leaf: _placed(leaf, single), arguments)
+        return placed
     shape = tuple(home.shape.values())
     mesh = Mesh(np.array(devices).reshape(shape), home.axis_names, axis_types=home.axis_types)
 
@@ -211,7 +211,8 @@ def _on_devices(
         spec = sharding.spec if isinstance(sharding, NamedSharding) else jax.P()
         return _placed(leaf, NamedSharding(mesh, spec))
 
-    return jax.tree.map(move, arguments)
+    moved: Arguments = jax.tree.map(move, arguments)
+    return moved
 
 
 def _placed(leaf: Any, sharding: jax.sharding.Sharding) -> Any:
