@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import jax
@@ -17,6 +17,7 @@ from jax.sharding import AxisType, Mesh, NamedSharding, PartitionSpec
 
 from xla_cost.errors import XlaCostError
 from xla_cost.models import transformer
+from xla_cost.models.automatic import Constraints, global_layout
 from xla_cost.models.config import ModelConfig
 from xla_cost.models.layout import Layout, resolve
 from xla_cost.models.plan import Plan
@@ -51,6 +52,9 @@ def build(workload: Workload, plan: Plan, mesh_shape: tuple[int, ...]) -> ModelP
     layout = resolve(workload, plan, mesh_shape)
     mesh = make_mesh(layout)
     step = Step.of(workload, layout)
+    if plan.automatic:
+        whole = global_layout(layout)
+        step = replace(step, layout=whole, comm=Constraints(whole, layout, mesh))
     graph, weights, specs = _weights(workload, layout, mesh)
     tokens = PartitionSpec(layout.token_axes or None)
     ids = _abstract((layout.padded_tokens,), jnp.int32, tokens, mesh)
@@ -70,7 +74,9 @@ def build(workload: Workload, plan: Plan, mesh_shape: tuple[int, ...]) -> ModelP
     rows = tuple(axis for axis in layout.batch_axes if axis not in layout.vocab_axes)
     logits_spec = PartitionSpec(rows or None, layout.vocab_axes or None)
     out_specs = (logits_spec, cache_spec, PartitionSpec(layout.mesh_axes))
-    fn = shard_map(run, mesh=mesh, in_specs=in_specs, out_specs=out_specs, check_vma=False)
+    fn: Callable[..., Any] = run
+    if not plan.automatic:
+        fn = shard_map(run, mesh=mesh, in_specs=in_specs, out_specs=out_specs, check_vma=False)
     return ModelProgram(
         fn=fn,
         args=arguments,
@@ -172,17 +178,42 @@ def _cache_bytes(workload: Workload, layout: Layout) -> int:
 
 
 def _padding(workload: Workload, layout: Layout) -> dict[str, float]:
+    """Shares of tokens and heads that are padding, and how full the expert buffers can be."""
     positions = 1 if layout.decode else workload.seq
-    heads = workload.model.num_attention_heads
+    config = workload.model
     ranks = layout.size(layout.head_axes)
-    return {
+    padding = {
         "token_share": 1 - workload.batch * positions / layout.padded_tokens,
-        "head_share": 1 - heads / (-(-heads // ranks) * ranks),
+        "head_share": 1 - config.num_attention_heads / _round_up(config.num_attention_heads, ranks),
     }
+    if config.moe_layers:
+        wanted = layout.tokens * layout.size(layout.ffn_token_axes) * config.num_experts_per_tok
+        bins = layout.size(layout.expert_axes) if layout.decode else config.n_routed_experts
+        slots = math.ceil(workload.capacity_factor * wanted / bins)
+        padding["expert_slots_per_buffer"] = slots
+        padding["expert_slot_share"] = max(0.0, 1 - wanted / (slots * bins))
+        padding["dropped_share_if_balanced"] = max(0.0, 1 - slots * bins / wanted)
+    return padding
+
+
+def _round_up(value: int, multiple: int) -> int:
+    return -(-value // multiple) * multiple
 
 
 def _notes(workload: Workload, plan: Plan, layout: Layout) -> tuple[str, ...]:
     sizes = ", ".join(f"{a}={s}" for a, s in zip(layout.mesh_axes, layout.mesh_sizes, strict=True))
-    notes = [f"plan {plan.name} on {sizes}, slowest axis first"]
-    notes.append(f"{layout.batch_ranks} batch ranks, {layout.seq_ranks} sequence ranks")
+    notes = [
+        f"plan {plan.name} on {sizes}, slowest axis first",
+        f"{layout.batch_ranks} parts of the batch, {layout.seq_ranks} stripes of each sequence",
+    ]
+    if not layout.decode and workload.attention == "flash":
+        notes.append(f"causal attention computes {layout.causal_work:.4g} of the score matrix")
+    heads = workload.model.num_attention_heads
+    ranks = layout.size(layout.head_axes)
+    if heads % ranks:
+        held = -(-heads // ranks)
+        idle = ranks - -(-heads // held)
+        notes.append(f"{heads} heads over {ranks} devices: {held} each, {idle} devices idle")
+    if plan.automatic:
+        notes.append("collectives are XLA's own choice")
     return tuple(notes)

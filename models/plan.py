@@ -83,6 +83,12 @@ PLANS: dict[str, Plan] = {
             remainder="queries",
         ),
         Plan(
+            "study-auto",
+            "study, partitioned by XLA from sharding constraints instead of by hand; to compare",
+            _STUDY,
+            automatic=True,
+        ),
+        Plan(
             "hybrid",
             "study, with whole tokens split over the part of y that does not divide the heads",
             _STUDY,

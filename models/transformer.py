@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 import jax
@@ -156,6 +157,14 @@ def embed(model: Transformer, ids: Array, step: Step) -> list[Array]:
 Caches = dict[str, list[Array]]
 
 
+def microbatch_scope(index: int, count: int) -> AbstractContextManager[Any]:
+    """Tells the kernels of one micro-batch from those of the next; no scope where there is one.
+
+    A segment `microbatch[1]` does not show in scope paths, see `xla_cost.walk.scopes`.
+    """
+    return jax.named_scope(f"microbatch[{index}]") if count > 1 else nullcontext()
+
+
 def prefill(model: Transformer, ids: Array, step: Step) -> tuple[Array, Caches, Array]:
     """Logits, cache entries and dropped pairs of one device.
 
@@ -172,7 +181,10 @@ def prefill(model: Transformer, ids: Array, step: Step) -> tuple[Array, Caches, 
 
         def body(carry: Any, layer_weights: Any, graph: Any = graph) -> Any:
             layer = nnx.merge(graph, layer_weights)
-            done = [layer.prefill(h, angles, step, m) for m, h in enumerate(carry)]
+            done = []
+            for m, h in enumerate(carry):
+                with microbatch_scope(m, len(carry)):
+                    done.append(layer.prefill(h, angles, step, m))
             return [h for h, _, _ in done], ([e for _, e, _ in done], [d for _, _, d in done])
 
         with jax.named_scope(name):
@@ -203,9 +215,10 @@ def decode(
         def body(carry: Any, xs: Any, graph: Any = graph) -> Any:
             layer_weights, cache = xs
             layer = nnx.merge(graph, layer_weights)
-            done = [
-                layer.decode(h, cache[m], position, angles, step, m) for m, h in enumerate(carry)
-            ]
+            done = []
+            for m, h in enumerate(carry):
+                with microbatch_scope(m, len(carry)):
+                    done.append(layer.decode(h, cache[m], position, angles, step, m))
             return [h for h, _, _ in done], ([e for _, e, _ in done], [d for _, _, d in done])
 
         with jax.named_scope(name):

@@ -72,7 +72,7 @@ CASES = [
 
 def flops(case):
     D, E, K, V = MODELS[case.model]
-    x, y, z = case.mesh
+    _, y, z = case.mesh
     b, s, H = case.b, case.s, case.heads
     keys = case.stripes * s
     T = b * s // case.head_ranks
@@ -101,7 +101,7 @@ def flops(case):
 def collectives(case):
     """(kind, devices per group, payload bytes) to executions."""
     D, E, K, _ = MODELS[case.model]
-    x, y, z = case.mesh
+    _, y, z = case.mesh
     T = case.b * case.s // case.head_ranks
     C = -(-T * case.z_tokens * K // E)
     found = Counter()
@@ -206,7 +206,7 @@ DECODE_CASES = [
 
 def decode_flops(case):
     D, E, K, V = MODELS[case.model]
-    _, y, z = case.mesh
+    _, y, _ = case.mesh
     b, H, T = case.b, case.heads, case.T
     # rows that have a device's final attention result: its share of the (padded) sequences
     rows = b if case.stripes == 1 else T * case.head_ranks
@@ -232,7 +232,7 @@ def decode_flops(case):
 
 def decode_collectives(case):
     D, E, K, _ = MODELS[case.model]
-    _, y, z = case.mesh
+    _, y, _ = case.mesh
     T, H, group = case.T, case.heads, case.head_ranks * case.stripes
     found = Counter()
 
