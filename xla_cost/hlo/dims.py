@@ -245,5 +245,5 @@ def padding(instruction: Instruction) -> tuple[PadDim, ...]:
 def _wrong(instruction: Instruction, attribute: str, found: str, expected: str) -> XlaCostError:
     return XlaCostError(
         f"line {instruction.line}: {instruction.opcode} {instruction.name}: "
-        f"{attribute}={found[:60]} found, expected {expected}"
+        f"{attribute}={' '.join(found.split())[:60]} found, expected {expected}"
     )

@@ -14,7 +14,7 @@ from xla_cost.errors import XlaCostError
 from xla_cost.groups import DeviceGroups
 from xla_cost.hlo.devices import inferred_device_count
 from xla_cost.hlo.ir import Instruction, Module
-from xla_cost.hlo.meshes import iota, mesh_groups, numbers
+from xla_cost.hlo.meshes import iota, mesh_groups, numbers, shown
 
 #: What the ids in a collective's groups are.
 #:
@@ -101,15 +101,15 @@ def _parsed(text: str, where: str) -> Sequence[Sequence[int]]:
         match = _IOTA.fullmatch(text)
         if match is None:
             raise XlaCostError(
-                f"{where}: replica_groups={text[:60]} found, expected [groups,size]<=[dims]T(perm)"
+                f"{where}: replica_groups={shown(text)} found, expected [groups,size]<=[dims]T(perm)"
             )
         dims = numbers(match[1])
         if len(dims) != 2:
             raise XlaCostError(
-                f"{where}: replica_groups={text[:60]} has {len(dims)} dimensions, expected 2 "
+                f"{where}: replica_groups={shown(text)} has {len(dims)} dimensions, expected 2 "
                 f"(groups and devices in each)"
             )
-        ids = iota(dims, numbers(match[2]), match[3], f"{where}: replica_groups={text[:60]}")
+        ids = iota(dims, numbers(match[2]), match[3], f"{where}: replica_groups={shown(text)}")
         return [ids[row * dims[1] : (row + 1) * dims[1]] for row in range(dims[0])]
     return _listed(text, where)
 
@@ -118,7 +118,7 @@ def _listed(text: str, where: str) -> Sequence[Sequence[int]]:
     """Groups of `{{0,1},{2,3}}`, empty ones left out."""
     text = text.strip()
     if not _LIST.fullmatch(text):
-        raise XlaCostError(f"{where}: groups {text[:60]} found, expected {{{{0,1}},{{2,3}}}}")
+        raise XlaCostError(f"{where}: groups {shown(text)} found, expected {{{{0,1}},{{2,3}}}}")
     groups = [numbers(inner) for inner in _GROUP.findall(text[1:-1])]
     return [group for group in groups if group]
 

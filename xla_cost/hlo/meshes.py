@@ -14,7 +14,7 @@ MAX_DEVICES = 1 << 22
 
 _MESH = re.compile(
     r"mesh\s*+\[([^\[\]]*+)\]\s*+"
-    r"(?:,\s*+device_ids\s*+=\s*+\(([^{}]*+)\)\s*+)?+,?+\s*+\{([^{}]*+)\}\s*+"
+    r"(?:,\s*+device_ids\s*+=\s*+\(((?:[^(){}]|\([^(){}]*+\))*+)\)\s*+)?+,?+\s*+\{([^{}]*+)\}\s*+"
 )
 _AXIS = re.compile(r"\s*+['\"]([^'\"]*+)['\"]\s*+=\s*+(\d{1,9})\s*+")
 _AXIS_REF = re.compile(r"\s*+['\"]([^'\"]*+)['\"]\s*+(?::\s*+\((\d{1,9})\)\s*+(\d{1,9})\s*+)?+")
@@ -25,6 +25,11 @@ _IOTA_IDS = re.compile(r"\[[\d,\s]*+\]\s*+<=\s*+(\[.*)", re.DOTALL)
 def numbers(text: str) -> list[int]:
     """The integers in `0,1,2`; pieces with nothing in them are left out."""
     return [int(piece.strip()[:18]) for piece in text.split(",") if piece.strip().isdecimal()]
+
+
+def shown(text: str) -> str:
+    """`text` on one line and not too long, for a message."""
+    return " ".join(text.split())[:60]
 
 
 def iota(dims: Sequence[int], reshape: Sequence[int], perm: str | None, where: str) -> list[int]:
@@ -68,7 +73,7 @@ def mesh_groups(text: str, where: str) -> list[list[int]]:
     match = _MESH.fullmatch(text.strip())
     if match is None:
         raise XlaCostError(
-            f"{where}: replica_groups={text[:60]} found, "
+            f"{where}: replica_groups={shown(text)} found, "
             "expected mesh['axis'=size,..] {'axis',..}"
         )
     axes = _axes(match[1], where)
@@ -86,7 +91,7 @@ def _axes(text: str, where: str) -> dict[str, int]:
         match = _AXIS.fullmatch(piece)
         if match is None or int(match[2]) == 0 or match[1] in axes:
             raise XlaCostError(
-                f"{where}: mesh axis {piece.strip()[:40]} found, expected a new 'name'=size"
+                f"{where}: mesh axis {shown(piece)} found, expected a new 'name'=size"
             )
         axes[match[1]] = int(match[2])
     if prod(axes.values()) > MAX_DEVICES:
@@ -105,11 +110,11 @@ def _device_ids(text: str | None, sizes: list[int], where: str) -> Sequence[int]
     tiled = _IOTA_IDS.fullmatch(text)
     match = _IDS.fullmatch(tiled[1] if tiled else text)
     if match is not None:
-        return iota(sizes, numbers(match[1]), match[2], f"{where}: device_ids=({text[:60]})")
+        return iota(sizes, numbers(match[1]), match[2], f"{where}: device_ids=({shown(text)})")
     ids = numbers(text)
     if sorted(ids) != list(range(total)):
         raise XlaCostError(
-            f"{where}: device_ids=({text[:60]}) found, expected each of {total} devices once"
+            f"{where}: device_ids=({shown(text)}) found, expected each of {total} devices once"
         )
     return ids
 
@@ -121,13 +126,13 @@ def _split_axes(axes: dict[str, int], text: str, where: str) -> tuple[list[int],
         match = _AXIS_REF.fullmatch(piece)
         if match is None or match[1] not in axes:
             raise XlaCostError(
-                f"{where}: mesh axis {piece.strip()[:40]} found, expected one of {', '.join(axes)}"
+                f"{where}: mesh axis {shown(piece)} found, expected one of {', '.join(axes)}"
             )
         size = axes[match[1]]
         before, part = (int(match[2]), int(match[3])) if match[2] else (1, size)
         if before * part == 0 or size % (before * part):
             raise XlaCostError(
-                f"{where}: sub-axis {piece.strip()[:40]} found, expected sizes that divide {size}"
+                f"{where}: sub-axis {shown(piece)} found, expected sizes that divide {size}"
             )
         named.append((match[1], before, part))
     parts: list[int] = []
