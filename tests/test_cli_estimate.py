@@ -235,3 +235,35 @@ def test_lower_script_writes_the_hlo_and_its_breakdown(tmp_path, capfd):
     assert "all-to-all" in (tmp_path / "out" / "breakdown.txt").read_text()
     assert script.main(["r1", "--mesh", "nonsense", "--out", str(tmp_path)]) == 2
     assert "mesh 'nonsense'" in capfd.readouterr().err
+
+
+@pytest.mark.parametrize("more", [
+    ("--phase", "decode"),
+    ("--plan", "dp-attention"),
+    ("--plan", "study-balanced"),
+    ("--placement", "yxz"),
+    ("--format", "fp8+fp4"),
+    ("--capacity-factor", "1.5"),
+])  # fmt: skip
+def test_every_choice_gives_an_estimate(capfd, more):
+    found = answer(capfd, *TINY, *more)
+    assert found["results"][0]["latency_s"] > 0.0
+    assert found["program"]["coverage"] == 1.0
+
+
+def test_demo_prints_ours_beside_the_study(capfd, tmp_path):
+    target = tmp_path / "demo.json"
+    assert cli.run(["demo", "--json", str(target)]) == 0
+    out, _ = capfd.readouterr()
+    assert max(map(len, out.splitlines())) <= 80
+    assert "beside the study" in out
+    assert "study-balanced" in out
+    points = json.loads(target.read_text())["points"]
+    assert [(p["policy"], p["request"]["seq"]) for p in points] == [
+        ("study", 8192), ("study", 131072), ("calibrated", 8192), ("calibrated", 131072),
+    ]  # fmt: skip
+    short = points[0]["study"]
+    assert short["copper_comm_s"]["study"] == 40.6
+    assert abs(short["copper_comm_s"]["deviation"]) < 0.07
+    assert abs(short["photonic_comm_s"]["deviation"]) < 0.07
+    assert points[3]["request"]["attention"] == "flash"

@@ -104,9 +104,13 @@ def test_memory_counts_weights_cache_and_activations():
     assert (memory.weights_bytes, memory.kv_cache_bytes) == (200, 0)
     assert memory.peak_activation_bytes == 100
     assert memory.fits  # 300 of 1000
-    split = program(dot("d", (), 1.0), weights_bytes=600, kv_cache_bytes=301)
-    estimate = price(split, machine(), STUDY)
-    assert estimate.memory.needed_bytes == 600 + 301 + 100
+    # a cache among the arguments, 100 of them: the peak of 100 is all activations
+    held = program(dot("d", (), 1.0), weights_bytes=100, kv_cache_bytes=100)
+    assert price(held, machine(), STUDY).memory.needed_bytes == 100 + 100 + 100
+    # a cache that the program makes: 50 of the peak are its 50 bytes of results
+    made = program(dot("d", (), 1.0), weights_bytes=600, kv_cache_bytes=351)
+    estimate = price(made, machine(), STUDY)
+    assert estimate.memory.needed_bytes == 600 + 351 + 50
     assert not estimate.memory.fits
     assert any("needs 1.00 kB per device, toy has 1 kB" in line for line in estimate.warnings)
 

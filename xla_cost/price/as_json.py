@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
+from xla_cost.price.timeline_json import timeline_json
 from xla_cost.program import Body, Branch, Collective, Loop, Op, Program
 
 if TYPE_CHECKING:
@@ -90,6 +91,7 @@ def result_json(estimate: Estimate) -> dict[str, Any]:
         "ops": [_op_json(row) for row in estimate.ops[:_OPS_SHOWN]],
         "ops_left_out": max(0, len(estimate.ops) - _OPS_SHOWN),
         "warnings": list(estimate.warnings),
+        **timeline_json(estimate),
     }
 
 

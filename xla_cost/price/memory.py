@@ -14,7 +14,7 @@ from xla_cost.program import Program
 @dataclass(frozen=True, slots=True)
 class Memory:
     """Bytes per device. Activations are the most that is alive at once in the program, by the
-    order printed; weights and cache are what the arguments hold.
+    order printed, without weights and cache, whether the cache is an argument or a result.
     """
 
     weights_bytes: int
@@ -36,11 +36,14 @@ class Memory:
 def memory_of(program: Program, machine: Machine) -> Memory:
     """What `program` holds on each device of `machine`."""
     cache = program.kv_cache_bytes or 0
-    weights = program.weights_bytes
+    weights = program.parameter_bytes if program.weights_bytes is None else program.weights_bytes
+    # a prefill makes its cache: then the peak inside the program holds it already
+    made_inside = program.parameter_bytes < weights + cache
+    inside = min(cache, program.output_bytes) if made_inside else 0
     return Memory(
-        weights_bytes=program.parameter_bytes if weights is None else weights,
+        weights_bytes=weights,
         kv_cache_bytes=cache,
-        peak_activation_bytes=program.entry.peak_live_bytes,
+        peak_activation_bytes=max(0, program.entry.peak_live_bytes - inside),
         capacity_bytes=machine.memory_capacity_bytes,
     )
 
