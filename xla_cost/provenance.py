@@ -7,6 +7,8 @@ from collections.abc import Mapping, Sequence
 from importlib import metadata
 from typing import Any
 
+#: raised when a field of a result file changes its meaning; new fields do not raise it
+RESULT_VERSION = 1
 _PACKAGES = ("xla-cost", "jax", "jaxlib", "flax")
 
 
@@ -19,6 +21,7 @@ def provenance(arguments: Sequence[str], more: Mapping[str, Any] | None = None) 
     from xla_cost.cache import code_version
 
     return {
+        "result_version": RESULT_VERSION,
         "versions": {name: _version(name) for name in _PACKAGES}
         | {"python": platform.python_version()},
         "code": code_version(),
