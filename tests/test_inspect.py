@@ -49,7 +49,8 @@ body {{
   one = s32[] constant(1)
   j = s32[] add(i, one)
   d = bf16[64,32] dot(x, w), {DOT}, metadata={{op_name="jit(f)/layer/mlp/dot_general"}}
-  r = bf16[64,32] all-reduce(d), channel_id=1, replica_groups={{{{0,1,2,3}},{{4,5,6,7}}}}, use_global_device_ids=true, to_apply=add, metadata={{op_name="jit(f)/layer/mlp/psum"}}
+  r = bf16[64,32] all-reduce(d), channel_id=1, replica_groups={{{{0,1,2,3}},{{4,5,6,7}}}},
+    use_global_device_ids=true, to_apply=add, metadata={{op_name="jit(f)/layer/mlp/psum"}}
   ROOT t = (s32[], bf16[64,32], bf16[32,32]) tuple(j, r, w)
 }}
 
@@ -140,7 +141,8 @@ add {
 
 ENTRY e {
   x = f32[64] parameter(0)
-  a = f32[64] all-reduce(x), channel_id=1, replica_groups=[1,4]<=[4], use_global_device_ids=true, to_apply=add
+  a = f32[64] all-reduce(x), channel_id=1, replica_groups=[1,4]<=[4],
+    use_global_device_ids=true, to_apply=add
   i = u32[] partition-id()
   t = s32[4] constant({0,16,32,48})
   o = s32[1] dynamic-slice(t, i), dynamic_slice_sizes={1}

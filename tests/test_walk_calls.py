@@ -209,7 +209,8 @@ def test_block_scaled_dot_and_onednn() -> None:
             "w = f4e2m1fn[32,256] parameter(1)",
             "s = f8e4m3fn[64,16] parameter(2)",
             "t = f8e4m3fn[32,16] parameter(3)",
-            'ROOT c = f32[64,32] custom-call(x, w, s, t), custom_call_target="__op$block_scaled_dot"',
+            "ROOT c = f32[64,32] custom-call(x, w, s, t), "
+            'custom_call_target="__op$block_scaled_dot"',
         )
     )
     assert flops_by_format(scaled) == {"fp4": 2 * 64 * 32 * 256}
@@ -276,7 +277,8 @@ def test_a_user_adds_a_rule(pattern: str) -> None:
     rules = DEFAULT_RULES.with_custom_call(pattern, mine)
     text = entry(
         "x = bf16[64,16] parameter(0)",
-        'ROOT c = bf16[64,3] custom-call(x), custom_call_target="my_kernel", backend_config={"n":3}',
+        'ROOT c = bf16[64,3] custom-call(x), custom_call_target="my_kernel", '
+        'backend_config={"n":3}',
     )
     assert flops(walked(text, rules)) == 2 * 64 * 3 * 16
     assert op(walked(text), "c").kind == "unpriced"  # the default table is as it was
@@ -284,7 +286,8 @@ def test_a_user_adds_a_rule(pattern: str) -> None:
 
 def test_a_rule_that_fails_or_declines_leaves_the_call_unpriced() -> None:
     rules = DEFAULT_RULES.with_custom_call("my_kernel", mine)
-    text = 'x = bf16[{dims}] parameter(0)\n ROOT c = bf16[8] custom-call(x), custom_call_target="my_kernel", '
+    call = 'ROOT c = bf16[8] custom-call(x), custom_call_target="my_kernel", '
+    text = "x = bf16[{dims}] parameter(0)\n " + call
     failed = walked(entry(text.format(dims="8") + 'backend_config={"n":3}'), rules)
     assert "the rule for custom call my_kernel failed" in op(failed, "c").note
     declined = walked(entry(text.format(dims="8,8") + 'backend_config={"skip":1}'), rules)

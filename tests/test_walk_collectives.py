@@ -161,7 +161,10 @@ def test_ragged_all_to_all_counts_its_input_alone() -> None:
 
 def test_four_bit_payloads_are_packed() -> None:
     program = walked(
-        module("x = s4[64] parameter(0)", f"ROOT c = s4[256] all-gather(x), {GROUPS}, dimensions={{0}}")
+        module(
+            "x = s4[64] parameter(0)",
+            f"ROOT c = s4[256] all-gather(x), {GROUPS}, dimensions={{0}}",
+        )
     )
     ((collective, _),) = collectives(program)
     assert (collective.payload_bytes, collective.format) == (32, "s4")

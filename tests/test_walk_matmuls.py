@@ -260,7 +260,8 @@ def test_scaled_dot_in_both_operand_orders(order: str) -> None:
             "w = f8e4m3fn[1,16,256] parameter(1)",
             "xs = f8e8m0fnu[1,32,8] parameter(2)",
             "ws = f8e8m0fnu[1,16,8] parameter(3)",
-            f"ROOT r = f32[1,32,16] scaled-dot({order}), lhs_batch_dims={{0}}, rhs_batch_dims={{0}}, "
+            f"ROOT r = f32[1,32,16] scaled-dot({order}), "
+            "lhs_batch_dims={0}, rhs_batch_dims={0}, "
             "lhs_contracting_dims={2}, rhs_contracting_dims={2}",
         )
     )

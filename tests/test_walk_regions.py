@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from walk_helpers import flops, kinds, op, vector_flops, walked
+from walk_helpers import flops, kinds, vector_flops, walked
 
 from xla_cost.program import Op, Program
 from xla_cost.walk.scopes import scope_of
@@ -20,7 +20,12 @@ def entry(*lines: str, before: str = "") -> str:
     return f"HloModule m, num_partitions=4\n\n{before}\nENTRY e {{\n{body}\n}}\n"
 
 
-PLUS = "plus {\n  a = f32[] parameter(0)\n  b = f32[] parameter(1)\n  ROOT s = f32[] add(a, b)\n}\n"
+PLUS = """plus {
+  a = f32[] parameter(0)
+  b = f32[] parameter(1)
+  ROOT s = f32[] add(a, b)
+}
+"""
 FLASH = meta("layer/kernel[flash_attention,work=0.5]")
 
 ATTENTION = entry(
@@ -111,7 +116,7 @@ def test_a_collective_is_never_inside_a_kernel() -> None:
         entry(
             "x = bf16[8,8] parameter(0)",
             f"a = bf16[8,8] dot(x, x), {DOT}, {one}",
-            f"g = bf16[32,8] all-gather(a), replica_groups={{{{0,1,2,3}}}}, dimensions={{0}}, {one}",
+            "g = bf16[32,8] all-gather(a), replica_groups={{0,1,2,3}}, dimensions={0}, " + one,
             f"ROOT b = bf16[32,8] dot(g, x), {DOT}, {one}",
         )
     )
@@ -165,7 +170,8 @@ def test_a_loop_inside_a_region_is_part_of_the_kernel() -> None:
 
 def test_a_called_region_is_whole_in_its_callee() -> None:
     called = (
-        f"f {{\n  p = bf16[8,8] parameter(0)\n  a = bf16[8,8] dot(p, p), {DOT}, {meta('kernel[mla_decode]')}\n"
+        "f {\n  p = bf16[8,8] parameter(0)\n"
+        f"  a = bf16[8,8] dot(p, p), {DOT}, {meta('kernel[mla_decode]')}\n"
         f"  ROOT b = bf16[8,8] dot(a, a), {DOT}, {meta('kernel[mla_decode]')}\n}}\n"
     )
     program = walked(

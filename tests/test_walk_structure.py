@@ -17,6 +17,13 @@ def entry(*lines: str, before: str = "", header: str = "") -> str:
     return f"HloModule m{header}\n\n{before}\nENTRY e {{\n{body}\n}}\n"
 
 
+PLUS = """plus {
+  a = f32[] parameter(0)
+  b = f32[] parameter(1)
+  ROOT s = f32[] add(a, b)
+}
+"""
+
 DOT = "lhs_contracting_dims={1}, rhs_contracting_dims={0}"
 SQUARE = f"""square {{
   p = f32[8,8] parameter(0)
@@ -133,7 +140,6 @@ def test_an_update_at_the_root_of_a_fusion_is_in_place() -> None:
     ],
 )
 def test_only_what_is_touched_counts(line: str, read: int, written: int) -> None:
-    plus = "plus {\n  a = f32[] parameter(0)\n  b = f32[] parameter(1)\n  ROOT s = f32[] add(a, b)\n}\n"
     program = walked(
         entry(
             "x = f32[58,64] parameter(0)",
@@ -142,7 +148,7 @@ def test_only_what_is_touched_counts(line: str, read: int, written: int) -> None
             "g = s32[5] parameter(3)",
             "v = f32[5,64] parameter(4)",
             f"ROOT {line}",
-            before=plus,
+            before=PLUS,
         )
     )
     assert (op(program, "r").bytes_read, op(program, "r").bytes_written) == (read, written)
@@ -168,7 +174,6 @@ def test_a_converted_operand_is_read_at_its_source_width() -> None:
 
 
 def test_vector_flops() -> None:
-    plus = "plus {\n  a = f32[] parameter(0)\n  b = f32[] parameter(1)\n  ROOT s = f32[] add(a, b)\n}\n"
     program = walked(
         entry(
             "x = f32[64,32] parameter(0)",
@@ -177,7 +182,7 @@ def test_vector_flops() -> None:
             "c = bf16[64,32] convert(e)",
             "r = f32[64] reduce(e, z), dimensions={1}, to_apply=plus",
             "ROOT t = (bf16[64,32], f32[64]) tuple(c, r)",
-            before=plus,
+            before=PLUS,
         )
     )
     assert op(program, "e").vector_flops == 64 * 32
@@ -263,12 +268,12 @@ def test_a_computation_called_often_is_walked_once_per_context() -> None:
 
 
 def test_calls_that_double_twenty_times_stay_small() -> None:
-    text = ["c0 {\n  p = f32[8,8] parameter(0)\n  ROOT d = f32[8,8] dot(p, p), " + DOT + "\n}\n"]
-    for i in range(1, 21):
-        text.append(
-            f"c{i} {{\n  p = f32[8,8] parameter(0)\n  a = f32[8,8] call(p), to_apply=c{i - 1}\n"
-            f"  ROOT b = f32[8,8] call(a), to_apply=c{i - 1}\n}}\n"
-        )
+    first = f"c0 {{\n  p = f32[8,8] parameter(0)\n  ROOT d = f32[8,8] dot(p, p), {DOT}\n}}\n"
+    text = [first] + [
+        f"c{i} {{\n  p = f32[8,8] parameter(0)\n  a = f32[8,8] call(p), to_apply=c{i - 1}\n"
+        f"  ROOT b = f32[8,8] call(a), to_apply=c{i - 1}\n}}\n"
+        for i in range(1, 21)
+    ]
     program = walked(
         entry(
             "x = f32[8,8] parameter(0)",
@@ -313,7 +318,10 @@ def test_applied_computations_are_not_calls(opcode: str) -> None:
         "reduce": "r = f32[] reduce(x, z), dimensions={0}, to_apply=f",
         "sort": "r = f32[64] sort(x), dimensions={0}, to_apply=f",
     }
-    applied = "f {\n  a = f32[] parameter(0)\n  b = f32[] parameter(1)\n  s = f32[] add(a, b)\n  ROOT t = f32[] multiply(s, s)\n}\n"
+    applied = (
+        "f {\n  a = f32[] parameter(0)\n  b = f32[] parameter(1)\n"
+        "  s = f32[] add(a, b)\n  ROOT t = f32[] multiply(s, s)\n}\n"
+    )
     program = walked(
         entry(
             "x = f32[64] parameter(0)", "z = f32[] constant(0)", "ROOT " + lines[opcode],
@@ -370,7 +378,8 @@ def test_nesting_deeper_than_pythons_stack() -> None:
     for i in range(depth):
         inner = "square" if i == 0 else f"c{i - 1}"
         parts.append(
-            f"c{i} {{\n  p = f32[8,8] parameter(0)\n  ROOT r = f32[8,8] call(p), to_apply={inner}\n}}\n"
+            f"c{i} {{\n  p = f32[8,8] parameter(0)\n"
+            f"  ROOT r = f32[8,8] call(p), to_apply={inner}\n}}\n"
         )
     for i in range(depth):
         inner = f"c{depth - 1}" if i == 0 else f"f{i - 1}"
@@ -392,7 +401,10 @@ def test_nesting_deeper_than_pythons_stack() -> None:
 
 
 def test_a_computation_that_calls_itself_is_counted_once() -> None:
-    again = f"again {{\n  p = f32[8,8] parameter(0)\n  d = f32[8,8] dot(p, p), {DOT}\n  ROOT r = f32[8,8] call(d), to_apply=again\n}}\n"
+    again = (
+        f"again {{\n  p = f32[8,8] parameter(0)\n  d = f32[8,8] dot(p, p), {DOT}\n"
+        "  ROOT r = f32[8,8] call(d), to_apply=again\n}\n"
+    )
     program = walked(
         entry(
             "x = f32[8,8] parameter(0)", "ROOT r = f32[8,8] call(x), to_apply=again", before=again

@@ -7,6 +7,13 @@ import json
 import pytest
 from walk_helpers import collectives, flops, loops, op, vector_flops, walked
 
+PLUS = """plus {
+  a = f32[] parameter(0)
+  b = f32[] parameter(1)
+  ROOT s = f32[] add(a, b)
+}
+"""
+
 DOT = "lhs_contracting_dims={1}, rhs_contracting_dims={0}"
 
 
@@ -33,7 +40,8 @@ def cublas(m: int, k: int, n: int) -> str:
 def test_jax_22249_a_matmul_that_became_a_library_call_still_counts(n: int) -> None:
     fused = (
         f"plus {{\n  p = f32[{n},256] parameter(0)\n  q = f32[256] parameter(1)\n"
-        f"  b = f32[{n},256] broadcast(q), dimensions={{1}}\n  ROOT a = f32[{n},256] add(p, b)\n}}\n"
+        f"  b = f32[{n},256] broadcast(q), dimensions={{1}}\n"
+        f"  ROOT a = f32[{n},256] add(p, b)\n}}\n"
     )
     program = walked(
         entry(
@@ -142,14 +150,13 @@ def test_jax_29463_attention_in_a_custom_call_is_not_free() -> None:
 
 
 def test_xla_11872_a_start_knows_its_devices() -> None:
-    plus = "plus {\n  a = f32[] parameter(0)\n  b = f32[] parameter(1)\n  ROOT s = f32[] add(a, b)\n}\n"
     program = walked(
         entry(
             "x = f32[400,12800] parameter(0)",
             "s = f32[400,12800] all-reduce-start(x), channel_id=1, "
             "replica_groups={{0,1,2,3}}, to_apply=plus",
             "ROOT d = f32[400,12800] all-reduce-done(s)",
-            before=plus,
+            before=PLUS,
         )
     )
     ((collective, _),) = collectives(program)
@@ -158,7 +165,6 @@ def test_xla_11872_a_start_knows_its_devices() -> None:
 
 
 def test_xla_11934_every_kind_counts_operand_bytes() -> None:
-    plus = "plus {\n  a = f32[] parameter(0)\n  b = f32[] parameter(1)\n  ROOT s = f32[] add(a, b)\n}\n"
     groups = "replica_groups={{0,1,2,3}}"
     program = walked(
         entry(
@@ -166,7 +172,7 @@ def test_xla_11934_every_kind_counts_operand_bytes() -> None:
             f"g = f32[256] all-gather(x), {groups}, dimensions={{0}}",
             f"s = f32[64] reduce-scatter(g), {groups}, dimensions={{0}}, to_apply=plus",
             f"ROOT a = f32[64] all-to-all(s), {groups}, dimensions={{0}}",
-            before=plus,
+            before=PLUS,
             header=", replica_count=4",
         )
     )
@@ -232,12 +238,11 @@ def test_scaling_book_128_an_all_to_all_knows_its_bytes_apart_from_its_axis() ->
 
 
 def test_xla_5655_a_channel_without_global_ids_takes_every_partition_in() -> None:
-    plus = "plus {\n  a = f32[] parameter(0)\n  b = f32[] parameter(1)\n  ROOT s = f32[] add(a, b)\n}\n"
     program = walked(
         entry(
             "x = f32[512] parameter(0)",
             "ROOT a = f32[512] all-reduce(x), channel_id=37, replica_groups={{0}}, to_apply=plus",
-            before=plus,
+            before=PLUS,
             header=", num_partitions=2",
         )
     )

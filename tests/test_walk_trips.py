@@ -126,7 +126,10 @@ cond {"""
 
 def test_the_update_may_sit_in_a_called_computation() -> None:
     text = loop(K + compare("i", "k", "LT"), "next = s32[] call(i, one), to_apply=plus")
-    called = "\nplus {\n  a = s32[] parameter(0)\n  b = s32[] parameter(1)\n  ROOT r = s32[] add(b, a)\n}\n\ncond {"
+    called = (
+        "\nplus {\n  a = s32[] parameter(0)\n  b = s32[] parameter(1)\n"
+        "  ROOT r = s32[] add(b, a)\n}\n\ncond {"
+    )
     assert loops(walked(text.replace("\ncond {", called))) == {"w": 10}
 
 
@@ -141,7 +144,8 @@ def test_a_negated_condition_and_one_with_a_constant() -> None:
     assert loops(walked(loop(negated))) == {"w": 10}
     both = (
         K
-        + "g = pred[] compare(i, k), direction=LT\n  y = pred[] constant(true)\n  ROOT c = pred[] and(g, y)"
+        + "g = pred[] compare(i, k), direction=LT\n  y = pred[] constant(true)\n"
+        + "  ROOT c = pred[] and(g, y)"
     )
     assert loops(walked(loop(both))) == {"w": 10}
 

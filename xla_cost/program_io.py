@@ -178,16 +178,16 @@ class _Reader:
                 f"program: version is {version!r}; this xla_cost reads version {VERSION}"
             )
         self.strings = [
-            _is(item, str, f"strings[{i}]") for i, item in enumerate(self.list("strings"))
+            _is(item, str, f"strings[{i}]") for i, item in enumerate(self.rows("strings"))
         ]
-        self.groups = [self.group(g, f"groups[{i}]") for i, g in enumerate(self.list("groups"))]
+        self.groups = [self.group(g, f"groups[{i}]") for i, g in enumerate(self.rows("groups"))]
         self.bodies: list[Body] = []
 
-    def list(self, key: str) -> list[Any]:
+    def rows(self, key: str) -> list[Any]:
         return _is(self.data.get(key), list, key)  # type: ignore[no-any-return]
 
     def program(self) -> Program:
-        for index, body in enumerate(self.list("bodies")):
+        for index, body in enumerate(self.rows("bodies")):
             self.bodies.append(self.body(body, f"bodies[{index}]"))
         if not self.bodies:
             raise XlaCostError("bodies: is empty; must end with the entry")
@@ -233,7 +233,8 @@ class _Reader:
         return Body(nodes, peak, carried)
 
     def text(self, number: Any, place: str) -> str:
-        return self.strings[_below(number, len(self.strings), place)]
+        found: str = self.strings[_below(number, len(self.strings), place)]
+        return found
 
     def inner(self, number: Any, place: str) -> Body:
         return self.bodies[_below(number, len(self.bodies), place)]

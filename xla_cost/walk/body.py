@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from xla_cost.hlo.ir import AnyShape, Computation, Instruction
-from xla_cost.program import Body, Branch, Loop, Op
+from xla_cost.program import Branch, Loop, Op
 from xla_cost.walk.costing import Cost, started_result
 from xla_cost.walk.drafts import NOTHING, Draft, Drafts, Needs, Parameter, together
 from xla_cost.walk.fusions import Fusion
@@ -15,23 +15,13 @@ from xla_cost.walk.graph import Graph
 from xla_cost.walk.names import full_name
 from xla_cost.walk.opcodes import COLLECTIVES, FREE, async_inner, is_done
 from xla_cost.walk.scopes import NOWHERE, Scope, scope_of
-from xla_cost.walk.values import Ref, Value, at_path, element, leaves
+from xla_cost.walk.templates import Template, parameter_number, result_parts, template_needs
+from xla_cost.walk.values import Ref, Value, at_path, leaves
 
 #: A call whose nodes would make a body longer than this, or than so many times the whole
 #: module, stays a shared loop of one trip: calls that double at every level stay small.
 INLINE_LIMIT = 5_000
 INLINE_FACTOR = 4
-
-
-@dataclass(slots=True)
-class Template:
-    """A computation under one context, ready to be put into a body or to be one."""
-
-    computation: Computation
-    graph: Graph
-    drafts: Drafts
-    peak_live_bytes: int
-    body: Body
 
 
 @dataclass(slots=True)
@@ -364,63 +354,11 @@ class BodyBuilder:
             self.drafts.nodes.append(Draft(draft.make, fields, needs, at, scope))
         results: list[Needs] = []
         for path, ref in result_parts(template.graph):
-            needs = moved(_template_needs(template, ref))
+            needs = moved(template_needs(template, ref))
             results.append(needs)
             if path:
                 self.drafts.parts[instruction.name, path] = needs
         self.drafts.made[instruction.name] = together(results)
-
-
-def _template_needs(template: Template, ref: Ref) -> Needs:
-    made = template.drafts.made.get(ref.producer, NOTHING)
-    instruction = template.graph.instruction(ref.producer)
-    if instruction is not None and instruction.opcode == "parameter":
-        return Needs(made.nodes, tuple((number, ref.path) for number, _ in made.parameters))
-    for length in range(len(ref.path), 0, -1):
-        part = template.drafts.parts.get((ref.producer, ref.path[:length]))
-        if part is not None:
-            return part
-    return made
-
-
-def parameter_number(instruction: Instruction) -> int:
-    """The number of a parameter."""
-    text = instruction.operand_text.strip()
-    return int(text) if text.isdecimal() else 0
-
-
-def result_parts(graph: Graph) -> list[tuple[tuple[int, ...], Ref]]:
-    """(path in the result, reference) of every part of a computation's root."""
-    found: list[tuple[tuple[int, ...], Ref]] = []
-    stack: list[tuple[tuple[int, ...], Value]] = [((), graph.root)]
-    while stack:
-        path, value = stack.pop()
-        if isinstance(value, Ref):
-            found.append((path, value))
-        else:
-            stack.extend(((*path, i), value[i]) for i in reversed(range(len(value))))
-    return found
-
-
-def forwarded(graph: Graph, call: str, operands: list[Value]) -> Value:
-    """The result of a call seen from outside: operands where it only passes them on."""
-
-    def outside(path: tuple[int, ...], value: Value) -> Value:
-        if not isinstance(value, Ref):
-            if len(path) > 64:
-                return Ref(call, path)
-            return [outside((*path, i), part) for i, part in enumerate(value)]
-        instruction = graph.instruction(value.producer)
-        if instruction is not None and instruction.opcode == "parameter":
-            number = parameter_number(instruction)
-            if number < len(operands):
-                found = operands[number]
-                for index in value.path:
-                    found = element(found, index)
-                return found
-        return Ref(call, path)
-
-    return outside((), graph.root)
 
 
 def _fusion_cost(fusion: Fusion, instruction: Instruction, result: AnyShape) -> Cost:

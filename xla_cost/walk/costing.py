@@ -14,7 +14,6 @@ from xla_cost.walk.rules import CustomCall, Rules, target_of
 from xla_cost.walk.values import first_array
 from xla_cost.walk.vector import VectorCost
 
-
 _REMEMBERED = 100_000
 
 
@@ -74,7 +73,8 @@ class Costing:
         cost = self._known(instruction, opcode, operands, result, reads)
         written = sizes.get(id(result)) or self._size(result)
         if cost is None:
-            note = f"no rule for opcode {opcode}: reads {sum(reads)} bytes, writes {result.bytes} bytes"
+            border = f"reads {sum(reads)} bytes, writes {written} bytes"
+            note = f"no rule for opcode {opcode}: {border}"
             cost = Cost("unpriced", reads, result.bytes, note=note)
         cost.result_bytes = written
         return cost

@@ -77,7 +77,10 @@ _OTHERS: Mapping[str, CustomCallRule] = {
         "AwsNeuronModuleMarkerStart-Forward", "AwsNeuronModuleMarkerEnd-Forward",
     ),
     **_table(host_copy, "MoveToHost", "MoveToDevice", "annotate_device_placement"),
-    **_table(move, "AwsNeuronTransferWithStaticRing", "SliceToDynamic", "PadToStatic", "X64Combine", "X64SplitHigh"),
+    **_table(
+        move, "AwsNeuronTransferWithStaticRing", "SliceToDynamic", "PadToStatic", "X64Combine",
+        "X64SplitHigh",
+    ),
     **_table(
         vector(_SOFTMAX),
         "te_scaled_softmax_forward_ffi", "te_scaled_masked_softmax_forward_ffi",

@@ -52,7 +52,15 @@ def cublas_grouped(call: CustomCall) -> CallCost | None:
 
 
 def _dot(lhs: Shape, rhs: Shape, numbers: Mapping[str, Any]) -> Matmul:
-    return dot_matmul(lhs, rhs, **_dims(numbers))
+    dims = _dims(numbers)
+    return dot_matmul(
+        lhs,
+        rhs,
+        lhs_contracting=dims["lhs_contracting"],
+        rhs_contracting=dims["rhs_contracting"],
+        lhs_batch=dims["lhs_batch"],
+        rhs_batch=dims["rhs_batch"],
+    )
 
 
 def _dims(numbers: Mapping[str, Any]) -> dict[str, tuple[int, ...]]:

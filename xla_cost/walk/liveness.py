@@ -104,7 +104,7 @@ def _last_uses(
             effective[at] = max(effective[user] for user, _, _ in users)
     state = _carried(graph)
     found: dict[Buffer, tuple[int, int]] = {}
-    for at, instruction in enumerate(instructions):
+    for instruction in instructions:
         name = instruction.name
         if owner.get(name) is None or instruction.opcode in FREE or graph.is_alias(instruction):
             continue

@@ -317,18 +317,41 @@ def _entering(graph: Graph, origins: list[int], costs: Mapping[str, Cost]) -> tu
     return read, source_read
 
 
+#: Ops that make a value out of its operands' elements alone.
+_MAKING = frozenset({
+    "add", "and", "bitcast", "broadcast", "clamp", "compare", "convert", "copy", "divide",
+    "maximum", "minimum", "multiply", "negate", "not", "or", "pad", "remainder", "reshape",
+    "select", "slice", "subtract", "transpose", "xor",
+})  # fmt: skip
+_SEEDS = frozenset({"constant", "iota", "partition-id", "replica-id"})
+
+
 def _is_generated(graph: Graph, ref: Ref) -> bool:
-    """Whether a value costs nothing to read: a constant or device number."""
-    instruction: Instruction | None = graph.instruction(ref.producer)
-    if instruction is None or instruction.opcode not in (
-        "constant",
-        "iota",
-        "partition-id",
-        "replica-id",
-    ):
-        return False
-    shape = graph.shapes[ref.producer]
-    return instruction.opcode != "constant" or (isinstance(shape, Shape) and shape.elements == 1)
+    """Whether a value costs nothing to read, because every kernel makes it itself.
+
+    A scalar constant, an iota, a device number, and what element-wise ops make of those alone:
+    the causal mask, which the compiler shares between the attention kernels of a program.
+    """
+    pending, seen = [ref.producer], {ref.producer}
+    while pending:
+        name = pending.pop()
+        instruction: Instruction | None = graph.instruction(name)
+        if instruction is None:
+            return False
+        if instruction.opcode in _SEEDS:
+            shape = graph.shapes[name]
+            if instruction.opcode == "constant" and not (
+                isinstance(shape, Shape) and shape.elements == 1
+            ):
+                return False
+            continue
+        if instruction.opcode not in _MAKING:
+            return False
+        for operand in instruction.operands:
+            if operand not in seen:
+                seen.add(operand)
+                pending.append(operand)
+    return True
 
 
 def _leaving(graph: Graph, origins: list[int]) -> int:
@@ -338,7 +361,7 @@ def _leaving(graph: Graph, origins: list[int]) -> int:
     for at in origins:
         name = graph.instructions[at].name
         for user, _, ref in graph.uses.get(name, ()):
-            if user not in at_inside:
+            if user not in at_inside and not _is_generated(graph, ref):
                 out[ref] = graph.shape_of(ref).bytes
         for ref in graph.results.get(name, ()):
             out[ref] = graph.shape_of(ref).bytes

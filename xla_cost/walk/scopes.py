@@ -21,6 +21,7 @@ _PLUMBING = frozenset(
 )  # fmt: skip
 _WRAPPED = re.compile(r"^([A-Za-z_][A-Za-z_0-9]*)\((.*)\)$", re.DOTALL)
 _BRANCH = re.compile(r"^branch_\d+_fun$")
+_MICROBATCH = re.compile(r"^microbatch\[\d+\]$")
 _KERNEL = re.compile(r"^kernel\[([^\],]*)(?:,([^\]]*))?\]$")
 
 
@@ -30,7 +31,8 @@ class Scope:
 
     `path` is the user's scope path; `region` the path up to and with its first
     `kernel[..]` segment, or ""; `kernel` and `work` what that segment says; `direction`
-    tells the forward pass, its recomputation and the backward pass of one scope apart.
+    tells the forward pass, its recomputation and the backward pass of one scope apart, and
+    micro-batches, whose segment `microbatch[0]` is not part of the path.
     """
 
     path: str
@@ -49,10 +51,14 @@ def scope_of(op_name: str) -> Scope:
     if not op_name:
         return NOWHERE
     segments = _user_segments(op_name)
-    path = "/".join(segments)
     direction = "backward" if "transpose(" in op_name else ""
     if "rematted_computation" in op_name:
         direction = "recompute"
+    parts = [segment for segment in segments if _MICROBATCH.match(segment)]
+    if parts:
+        segments = [segment for segment in segments if segment not in parts]
+        direction += "".join(parts)
+    path = "/".join(segments)
     for position, segment in enumerate(segments):
         match = _KERNEL.match(segment)
         if match:

@@ -12,7 +12,7 @@ import re
 from collections.abc import Mapping
 
 from xla_cost.hlo.ir import BITS, Computation, Instruction, Module, Shape
-from xla_cost.walk.scalars import FLIPPED, Affine, Environment, Evaluator, Scalar, Comparison, holds
+from xla_cost.walk.scalars import FLIPPED, Affine, Comparison, Environment, Evaluator, Scalar, holds
 from xla_cost.walk.values import shape_at
 
 _KNOWN = re.compile(r'\\?"known_trip_count\\?"\s*:\s*\{\s*\\?"n\\?"\s*:\s*\\?"?(\d{1,18})')

@@ -47,8 +47,8 @@ class VectorCost:
             updates = operands[-1] if operands else result
             return self.per_application(instruction, none=0) * first_array(updates).elements
         if opcode in ("sort", "topk"):
-            data = first_array(operands[0]) if operands else first_array(result)
-            return data.elements * _levels(instruction, opcode, data)
+            sorted_array = first_array(operands[0]) if operands else first_array(result)
+            return sorted_array.elements * _levels(instruction, opcode, sorted_array)
         return _special(instruction, opcode, operands, out)
 
     def per_application(self, instruction: Instruction, none: int = 1) -> int:

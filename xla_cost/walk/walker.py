@@ -9,7 +9,7 @@ from typing import Any
 from xla_cost.hlo.groups import collective_groups, states_group
 from xla_cost.hlo.ir import Computation, Instruction, Module
 from xla_cost.program import Body, Node, Program
-from xla_cost.walk.body import INLINE_FACTOR, INLINE_LIMIT, BodyBuilder, Env, Template, forwarded
+from xla_cost.walk.body import INLINE_FACTOR, INLINE_LIMIT, BodyBuilder, Env
 from xla_cost.walk.carry import carried
 from xla_cost.walk.collectives import collective_of
 from xla_cost.walk.costing import Cost, Costing
@@ -23,6 +23,7 @@ from xla_cost.walk.opcodes import async_inner
 from xla_cost.walk.regions import collapse, has_regions
 from xla_cost.walk.rewrites import sliced_by_device
 from xla_cost.walk.rules import Rules
+from xla_cost.walk.templates import Template, forwarded
 from xla_cost.walk.trips import TripCounts
 from xla_cost.walk.values import Value
 
