@@ -52,7 +52,8 @@ def _check_nodes(where: str, nodes: Sequence[float], values: Sequence[object]) -
 class PrefillCurve:
     """Cost of one prefill batch: g(T) plus attention h(length) per token.
 
-    `tokens`, `base`: nodes of g in new tokens of the batch. `lengths`, `per_token`: nodes of h.
+    `tokens`, `base`: nodes of g in new tokens of the batch. `lengths`, `per_token`: nodes of h,
+    which is negative below the length that g was taken at.
     Values are seconds (or joules). `sequence_quantum`: sequences are spread over that many
     places, so a batch takes as long as one whose sequences are rounded up to a multiple.
     """
@@ -79,7 +80,7 @@ class PrefillCurve:
         padding = _round_up(sequences, self.sequence_quantum) / sequences
         base = interpolate(self.tokens, self.base, total * padding)
         # a smaller batch than the smallest lowered never comes out cheaper than nothing
-        return max(base, 0.0) + max(attention, 0.0) * padding
+        return max(base + attention * padding, 0.0)
 
 
 @dataclass(frozen=True, slots=True)
