@@ -141,7 +141,7 @@ def _holds(position: Array, step: Step) -> Array:
     """Whether `position` belongs to this device's stripe."""
     layout = step.layout
     stripe: Array = lax.rem(position, jnp.int32(layout.seq_ranks))
-    return step.comm.rank(layout.seq_axes) == stripe
+    return stripe == step.comm.rank(layout.seq_axes)
 
 
 def _merge(mixed: Array, total: Array, highest: Array, step: Step) -> Array:
@@ -154,7 +154,7 @@ def _merge(mixed: Array, total: Array, highest: Array, step: Step) -> Array:
         sums = jnp.pad(sums, ((0, missing), (0, 0), (0, 0)))
         sums = comm.reduce_scatter(sums, layout.seq_axes)
         # padding rows are all zero: keep them so instead of dividing by zero
-        divisor = jnp.maximum(sums[..., -1:], jnp.finfo(jnp.float32).tiny)
+        divisor = jnp.maximum(sums[..., -1:], 1e-30)
         return (sums[..., :-1] / divisor).astype(step.result)
 
 

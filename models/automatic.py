@@ -52,7 +52,8 @@ class Constraints(Comm):
 
     def _constrain(self, x: Array, axes: Axes) -> Array:
         spec = PartitionSpec(axes or None, *(None,) * (x.ndim - 1))
-        return jax.lax.with_sharding_constraint(x, NamedSharding(self.mesh, spec))
+        constrained: Array = jax.lax.with_sharding_constraint(x, NamedSharding(self.mesh, spec))
+        return constrained
 
 
 def global_layout(split: Layout) -> Layout:

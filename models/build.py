@@ -30,7 +30,9 @@ class ModelProgram:
     """What to lower: `jax.jit(fn).lower(*args)` inside a process with enough devices.
 
     `args` are abstract and carry their shardings; nothing is allocated. Byte counts are
-    per device. `padding` maps what is wasted to its size; `notes` says what was decided.
+    per device. `layout` says which token and which slot of the cache is where (see
+    `xla_cost.models.arrange`). `padding` maps what is wasted to its size; `notes` says what
+    was decided.
     """
 
     fn: Callable[..., Any]
@@ -66,10 +68,10 @@ def build(workload: Workload, plan: Plan, mesh_shape: tuple[int, ...]) -> ModelP
         arguments = (weights, _caches(workload, layout, cache_spec, mesh), ids,
                      _abstract((), jnp.int32, PartitionSpec(), mesh))  # fmt: skip
         in_specs = (specs, cache_spec, tokens, PartitionSpec())
-    forward = transformer.decode if layout.decode else transformer.prefill
+    forward: Callable[..., Any] = transformer.decode if layout.decode else transformer.prefill
 
     def run(weights: Any, *inputs: Any) -> Any:
-        return forward(nnx.merge(graph, weights), *inputs, step)
+        return forward(nnx.merge(graph, weights), *inputs, step=step)
 
     rows = tuple(axis for axis in layout.batch_axes if axis not in layout.vocab_axes)
     logits_spec = PartitionSpec(rows or None, layout.vocab_axes or None)
@@ -81,7 +83,7 @@ def build(workload: Workload, plan: Plan, mesh_shape: tuple[int, ...]) -> ModelP
         fn=fn,
         args=arguments,
         mesh=mesh,
-        layout=layout,
+        layout=step.layout,
         weights_bytes=sum(_local_bytes(leaf, layout) for leaf in jax.tree.leaves(weights)),
         kv_cache_bytes=_cache_bytes(workload, layout),
         padding=_padding(workload, layout),
@@ -164,13 +166,17 @@ def _nested(flat: list[tuple[tuple[Any, ...], Any]]) -> dict[str, Any]:
 
 
 def _local_bytes(leaf: Any, layout: Layout) -> int:
-    local = leaf.sharding.shard_shape(leaf.shape)
-    return (math.prod(local) * jax.dtypes.itemsize_bits(leaf.dtype) + 7) // 8
+    local: tuple[int, ...] = leaf.sharding.shard_shape(leaf.shape)
+    return -(-math.prod(local) * _bits(leaf.dtype) // 8)
+
+
+def _bits(dtype: Any) -> int:
+    return int(jax.dtypes.itemsize_bits(dtype))
 
 
 def _cache_bytes(workload: Workload, layout: Layout) -> int:
     per_token = workload.model.kv_cache_elements_per_token
-    bits = jax.dtypes.itemsize_bits(workload.formats.dtype("kv_cache"))
+    bits = _bits(workload.formats.dtype("kv_cache"))
     tokens = layout.tokens * layout.microbatches
     if layout.decode:
         tokens = layout.rows * layout.positions * layout.microbatches

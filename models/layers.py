@@ -57,7 +57,8 @@ class Rotation(NamedTuple):
 
 def pick(x: Array, index: Array) -> Array:
     """Rows of `x` at `index`, which must be in range: one gather, no guard instructions."""
-    return x.at[index].get(mode="promise_in_bounds", wrap_negative_indices=False)
+    rows: Array = x.at[index].get(mode="promise_in_bounds", wrap_negative_indices=False)
+    return rows
 
 
 def parameter(key: Array, shape: tuple[int, ...], axes: tuple[str | None, ...], part: str) -> Any:
@@ -82,7 +83,7 @@ class RMSNorm(nnx.Module):  # type: ignore[misc]
         with jax.named_scope("norm"):
             wide = x.astype(jnp.float32)
             mean = jnp.mean(wide * wide, axis=-1, keepdims=True)
-            scale = self.scale[...].astype(jnp.float32)
+            scale: Array = self.scale[...].astype(jnp.float32)
             return (wide * lax.rsqrt(mean + self.eps) * scale).astype(x.dtype)
 
 

@@ -52,8 +52,10 @@ class Router(nnx.Module):  # type: ignore[misc]
         if config.topk_method != "greedy":
             choice = _best_groups(choice, config)
         _, experts = lax.top_k(choice, config.num_experts_per_tok)
-        first = lax.iota(jnp.int32, x.shape[0])[:, None] * config.n_routed_experts
-        weights = pick(scores.reshape(-1), first + experts)
+        token = lax.broadcasted_iota(jnp.int32, experts.shape, 0)
+        weights = scores.at[token, experts].get(
+            mode="promise_in_bounds", wrap_negative_indices=False
+        )
         if config.norm_topk_prob:
             weights = weights / (jnp.sum(weights, axis=-1, keepdims=True) + 1e-20)
         experts = jnp.where(valid[:, None], experts, config.n_routed_experts)

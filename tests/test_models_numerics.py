@@ -149,6 +149,14 @@ VARIANTS = {
 }
 
 
+def test_automatic_partitioning_gives_the_same_numbers():
+    logits, cache, dropped = prefilled("study-auto", (2, 4, 1))
+    np.testing.assert_allclose(logits, expected(TINY, SEQ - 1)[0], rtol=2e-4, atol=2e-4)
+    logits, *_ = decoded("study-auto", (2, 4, 1), cache)
+    np.testing.assert_allclose(logits, expected(TINY)[0], rtol=3e-4, atol=3e-4)
+    assert dropped == 0
+
+
 @pytest.mark.parametrize("config", VARIANTS.values(), ids=VARIANTS.keys())
 def test_variants_of_the_family(config):
     logits, *_ = run(prefill(config), "study", (2, 2, 2))
