@@ -101,7 +101,8 @@ def _parsed(text: str, where: str) -> Sequence[Sequence[int]]:
         match = _IOTA.fullmatch(text)
         if match is None:
             raise XlaCostError(
-                f"{where}: replica_groups={shown(text)} found, expected [groups,size]<=[dims]T(perm)"
+                f"{where}: replica_groups={shown(text)} found, "
+                "expected [groups,size]<=[dims]T(perm)"
             )
         dims = numbers(match[1])
         if len(dims) != 2:
