@@ -20,7 +20,7 @@ from xla_cost.price import Comparison, Estimate, price
 from xla_cost.price import compare as compare_estimates
 from xla_cost.program import Program
 from xla_cost.target import Target, load_target
-from xla_cost.units import bytes_text
+from xla_cost.units import bytes_text, seconds_text
 from xla_cost.waste import ScopeWaste, waste_by_scope
 
 if TYPE_CHECKING:
@@ -63,6 +63,11 @@ class Lowered:
         """What XLA complained about while partitioning, with op, source line and cure."""
         return self.partitioned.warnings
 
+    @property
+    def compiler_estimate_s(self) -> float | None:
+        """Seconds of one execution by the compiler's own model; None where it has none."""
+        return self.partitioned.compiler_estimate_s
+
     @cached_property
     def program(self) -> Program:
         """The hardware-free ledger of one device: ops, loops, collectives."""
@@ -104,6 +109,8 @@ class Lowered:
             f"  arguments     {bytes_text(program.parameter_bytes)} per device",
             f"  collectives   {moved or 'none'}",
         ]
+        if self.compiler_estimate_s is not None:
+            lines.append(f"  compiler says {seconds_text(self.compiler_estimate_s)}")
         return "\n".join([*lines, *(f"  warning       {warning}" for warning in self.warnings)])
 
 
