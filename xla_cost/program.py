@@ -134,7 +134,7 @@ class Body:
     """Nodes in program order. `peak_live_bytes` is the most that is alive at once inside.
 
     `carried` is for the body of a loop: pairs (producer, reader) of indices into `nodes`; the
-    next iteration's `reader` (a get-tuple-element of the body's parameter) takes what this
+    next iteration's `reader` (which takes an element of the body's parameter) gets what this
     iteration's `producer` made. A value passed through unchanged is a pair of the reader with
     itself. None where that is not known: then an iteration waits for all of the one before.
     """

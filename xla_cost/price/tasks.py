@@ -201,6 +201,7 @@ def _task_body(body: Body, policy: Policy, tasks: list[Task], number: dict[int, 
         kernel = by_root.get(index)
         inside = kernel.members if kernel else (index,)
         needs = frozenset[int]().union(*(_needs(nodes[m], sources) for m in inside))
+        needs |= {-1 - m for m in inside if m in readers}
         own = set(inside)
         deps, known = _latest({position[i] for i in needs if i >= 0 and i not in own}, before)
         before.append(known)
@@ -327,7 +328,7 @@ def _sources(
         if index in takes_time:
             found.append(frozenset((head.get(index, index),)))
         elif index in readers:
-            found.append(frozenset((-1 - index,)))
+            found.append(frozenset((-1 - index,)).union(*(found[dep] for dep in node.deps)))
         elif len(node.deps) == 1:
             found.append(found[node.deps[0]])
         else:

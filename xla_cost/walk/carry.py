@@ -13,22 +13,28 @@ _MOST = 50_000
 def carried(graph: Graph, drafts: Drafts) -> tuple[tuple[int, int], ...] | None:
     """Pairs (producer, reader) of nodes, see `Body.carried`; None where all waits for all.
 
-    Readers are the get-tuple-elements of parameter 0 (or the parameter, where the state is
-    no tuple). An element passed on unchanged pairs its readers with themselves; one that
-    moves to another place is as if that place's producer fed it at once, which waits for no
-    less than the program does.
+    Readers are the get-tuple-elements of parameter 0, and what takes an element past them,
+    through a copy that changes nothing. An element passed on unchanged pairs its readers with
+    themselves; one that moves to another place is as if that place's producer fed it at once,
+    which waits for no less than the program does.
     """
+    state = {
+        index
+        for index, draft in enumerate(drafts.nodes)
+        if draft.fields.get("opcode") == "parameter" and draft.needs.nodes == ()
+    }
     readers: dict[int, list[int]] = {}
     for index, draft in enumerate(drafts.nodes):
-        if draft.fields.get("opcode") != "get-tuple-element":
+        is_element = draft.fields.get("opcode") == "get-tuple-element"
+        if not is_element and not state.intersection(draft.needs.nodes):
             continue
         for number, path in draft.needs.parameters:
-            if number == 0 and len(path) == 1:
+            if number == 0 and path:
                 readers.setdefault(path[0], []).append(index)
     root = graph.root
     if not isinstance(root, list):
         return None
-    if not _only_elements(drafts, readers):
+    if not _only_elements(drafts, state):
         return None
     pairs: dict[tuple[int, int], None] = {}
     for element, targets in readers.items():
@@ -43,17 +49,12 @@ def carried(graph: Graph, drafts: Drafts) -> tuple[tuple[int, int], ...] | None:
     return tuple(pairs)
 
 
-def _only_elements(drafts: Drafts, readers: dict[int, list[int]]) -> bool:
-    """Whether the state is read through get-tuple-elements alone."""
-    gates = {index for found in readers.values() for index in found}
-    state = {
-        index
-        for index, draft in enumerate(drafts.nodes)
-        if draft.fields.get("opcode") == "parameter" and draft.needs.nodes == ()
-    }
+def _only_elements(drafts: Drafts, state: set[int]) -> bool:
+    """Whether whatever reads the state says which element it takes."""
     return all(
-        index in gates or not state.intersection(draft.needs.nodes)
-        for index, draft in enumerate(drafts.nodes)
+        not state.intersection(draft.needs.nodes)
+        or all(path for number, path in draft.needs.parameters if number == 0)
+        for draft in drafts.nodes
     )
 
 
