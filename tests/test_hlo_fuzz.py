@@ -46,7 +46,7 @@ def look_at(modules: tuple[Module, ...]) -> int:
 def ask(instruction: Instruction, module: Module) -> None:
     assert instruction.shape.bytes >= 0
     assert all(isinstance(name, str) for name in instruction.operands + instruction.called)
-    assert instruction.op_name == instruction.metadata.get("op_name", "")
+    assert isinstance(instruction.op_name, str)
     assert isinstance(instruction.source, str)
     assert isinstance(instruction.frontend_attributes, dict)
     _ = instruction.operand_shapes, instruction.backend_config, constant_value(instruction)

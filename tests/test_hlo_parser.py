@@ -32,6 +32,7 @@ def test_our_texts_are_read_without_a_line_left_over(name: str) -> None:
             for instruction in computation.instructions:
                 assert all(operand in computation.by_name for operand in instruction.operands)
                 assert all(called in module.computations for called in instruction.called)
+                assert instruction.op_name == instruction.metadata.get("op_name", "")
 
 
 def test_header_and_entry() -> None:
