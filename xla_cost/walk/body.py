@@ -188,6 +188,8 @@ class BodyBuilder:
 
     def _source_bytes(self, instruction: Instruction, reads: list[int]) -> int:
         """Bytes read, each operand at the width it was converted from."""
+        if not self.graph.from_convert.intersection(instruction.operands):
+            return sum(reads)
         total = 0
         for value, read in zip(self.graph.operand_values(instruction), reads, strict=False):
             if read and isinstance(value, Ref):

@@ -15,11 +15,17 @@ _NAMED = 5
 
 def cover(program: Program, module: Module, problems: list[str]) -> Program:
     """The program with its warnings and the shares of instructions and bytes understood."""
-    looked_at = unknown = 0
+    looked_at = 0
+    unpriced: list[Op] = []
+    unknown_loops: list[Loop] = []
     for node in distinct_nodes(program.entry):
         looked_at += 1
-        unknown += isinstance(node, Op) and node.kind == "unpriced"
-    unknown += len(module.unparsed)
+        if isinstance(node, Op):
+            if node.kind == "unpriced":
+                unpriced.append(node)
+        elif isinstance(node, Loop) and node.trips is None:
+            unknown_loops.append(node)
+    unknown = len(unpriced) + len(module.unparsed)
     looked_at += len(module.unparsed)
     warnings = [*module.problems, *dict.fromkeys(problems)]
     if module.unparsed:
@@ -27,28 +33,23 @@ def cover(program: Program, module: Module, problems: list[str]) -> Program:
         warnings.append(
             f"{len(module.unparsed)} lines could not be read, the first is line {line}: {text[:80]}"
         )
-    unknown_loops = unknown_trip_counts(program)
     if unknown_loops:
         names = ", ".join(dict.fromkeys(loop.name for loop in unknown_loops[:_NAMED]))
         warnings.append(
             f"{len(unknown_loops)} loops run as often as data say, counted once: {names}"
         )
-    warnings.extend(_unpriced_warnings(program))
+    warnings.extend(_unpriced_warnings(unpriced))
     return replace(
         program,
         warnings=(*program.warnings, *warnings),
         coverage=1.0 - unknown / looked_at if looked_at else 1.0,
-        coverage_bytes=_bytes_understood(program),
+        coverage_bytes=_bytes_understood(program) if unpriced else 1.0,
         unparsed_lines=len(module.unparsed),
     )
 
 
-def _unpriced_warnings(program: Program) -> Iterator[str]:
-    notes = Counter(
-        node.note.split(":", 1)[0]
-        for node in distinct_nodes(program.entry)
-        if isinstance(node, Op) and node.kind == "unpriced"
-    )
+def _unpriced_warnings(unpriced: list[Op]) -> Iterator[str]:
+    notes = Counter(op.note.split(":", 1)[0] for op in unpriced)
     for note, count in notes.most_common(_NAMED):
         yield f"unpriced {count} times: {note}"
     if len(notes) > _NAMED:
@@ -80,8 +81,3 @@ def distinct_nodes(entry: Body) -> Iterator[Node]:
                 stack.append(node.body)
             elif isinstance(node, Branch):
                 stack.extend(node.bodies)
-
-
-def unknown_trip_counts(program: Program) -> list[Loop]:
-    """The loops whose trip count depends on data."""
-    return [n for n in distinct_nodes(program.entry) if isinstance(n, Loop) and n.trips is None]

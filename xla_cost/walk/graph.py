@@ -40,14 +40,27 @@ class Graph:
         self.instructions = computation.instructions
         self.index = {ins.name: at for at, ins in enumerate(self.instructions)}
         self.shapes: dict[str, AnyShape] = {ins.name: ins.shape for ins in self.instructions}
+        # operands may lack a definition here, or a definition its type
+        self._has_gaps = _NOTHING in self.shapes.values() or any(
+            name not in self.shapes for ins in self.instructions for name in ins.operands
+        )
         self.values: dict[str, Value] = {}
         self.uses: dict[str, list[tuple[int, int, Ref]]] = {}
         self._aliases = aliases
         self.alias_names: set[str] = set()
         self._is_final = is_final
+        #: names whose value a convert made, also under another name
+        self.from_convert: set[str] = set()
         self._source_bits: dict[str, int] = {}
         for at, instruction in enumerate(self.instructions):
             self._add(at, instruction, forward)
+        made = {i.name for i in self.instructions if i.opcode == "convert"}
+        if made:
+            self.from_convert = {
+                name
+                for name, value in self.values.items()
+                if isinstance(value, Ref) and value.producer in made
+            }
         self.root: Value = (
             self.values.get(computation.root.name, Ref("")) if self.instructions else Ref("")
         )
@@ -132,8 +145,9 @@ class Graph:
 
     def operand_shapes(self, instruction: Instruction) -> list[AnyShape]:
         """The type of each operand: at its definition, else as printed in the operand list."""
-        found = [self.shapes.get(name, _NOTHING) for name in instruction.operands]
-        if any(shape is _NOTHING for shape in found):
+        shapes = self.shapes
+        found = [shapes.get(name, _NOTHING) for name in instruction.operands]
+        if self._has_gaps and any(shape is _NOTHING for shape in found):
             printed = instruction.operand_shapes
             if len(printed) == len(found):
                 return [

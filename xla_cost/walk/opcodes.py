@@ -41,7 +41,11 @@ MOVES = frozenset(
      "gather", "scatter", "reverse", "reshape", "dynamic-reshape", "dynamic-pad", "copy-start",
      "slice-start", "dynamic-slice-start", "infeed", "outfeed", "dynamic-update-slice-start"}
 )  # fmt: skip
-MATMULS = frozenset({"dot", "convolution", "ragged-dot", "scaled-dot"})
+#: Opcodes whose cost follows from the types alone.
+BY_TYPES = (ELEMENTWISE | STREAMING | MOVES) - {
+    "scatter", "infeed", "outfeed", "copy-start", "slice-start", "dynamic-slice-start",
+    "dynamic-update-slice-start",
+}  # fmt: skip
 #: Opcodes whose operand 0 is only touched where the result says.
 SLICING = frozenset({"slice", "dynamic-slice", "gather"})
 
@@ -63,9 +67,9 @@ CONTROL = frozenset({"while", "call", "conditional", "fusion", "async-start"})
 
 def is_done(opcode: str) -> bool:
     """Whether it only waits for, or passes on, what an earlier instruction started."""
-    return opcode.endswith(("-done", "-update"))
+    return opcode[-5:] == "-done" or opcode[-7:] == "-update"
 
 
 def async_inner(opcode: str) -> str:
     """The opcode that runs inside an async start (`fusion-start` -> `fusion`), else ""."""
-    return opcode[: -len("-start")] if opcode.endswith("-start") else ""
+    return opcode[:-6] if opcode[-6:] == "-start" else ""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Any
@@ -19,7 +20,7 @@ from xla_cost.walk.fusions import Fusion, summarise
 from xla_cost.walk.graph import Graph
 from xla_cost.walk.liveness import peak_live_bytes
 from xla_cost.walk.names import full_name
-from xla_cost.walk.opcodes import async_inner
+from xla_cost.walk.opcodes import BY_TYPES
 from xla_cost.walk.regions import collapse, has_regions
 from xla_cost.walk.rewrites import sliced_by_device
 from xla_cost.walk.rules import Rules
@@ -41,7 +42,13 @@ def walk(module: Module, *, rules: Rules = DEFAULT_RULES) -> Program:
     is an op of kind `unpriced` whose note says what it may cost. Raises XlaCostError where
     the device groups of a collective contradict themselves.
     """
-    return Walker(module, rules).program()
+    collecting = gc.isenabled()
+    gc.disable()  # a walk makes no cycles, but so many objects that collections cost a fifth
+    try:
+        return Walker(module, rules).program()
+    finally:
+        if collecting:
+            gc.enable()
 
 
 @dataclass(slots=True)
@@ -63,6 +70,9 @@ class Walker:
         self._costs: dict[str, dict[str, Cost]] = {}
         self._groups: dict[tuple[str | None, ...], Any] = {}
         self._sources: dict[str, str] = {}
+        self._by_types: dict[tuple[str | int, ...], Cost] = {}
+        self._kept: list[object] = []
+        self._run_lists: dict[str, list[tuple[Instruction, str]]] = {}
         self._contexts: dict[str, int] = {}
         self.problems: list[str] = []
         written = sum(len(c.instructions) for c in module.computations.values())
@@ -116,11 +126,7 @@ class Walker:
         """The computations that one runs, under the names they run by; known ones only."""
         computation = self.module.computations[key[0]]
         found: dict[Key, None] = {}
-        for instruction in computation.instructions:
-            opcode = instruction.opcode
-            inner = async_inner(opcode) or opcode
-            if inner not in _RUNS:
-                continue
+        for instruction, inner in self._running(computation):
             fused = inner == "fusion" or (key[1] == _FUSED and inner == "call")
             for name in _run_by(instruction):
                 if name not in self.module.computations:
@@ -130,6 +136,17 @@ class Walker:
                 else:
                     found[self._key(name, self._context_inside(key[1], instruction))] = None
         return list(found)
+
+    def _running(self, computation: Computation) -> list[tuple[Instruction, str]]:
+        """The instructions that run other computations, with their opcode without `-start`."""
+        found = self._run_lists.get(computation.name)
+        if found is None:
+            found = self._run_lists[computation.name] = [
+                (instruction, _RUNS[instruction.opcode])
+                for instruction in computation.instructions
+                if instruction.opcode in _RUNS
+            ]
+        return found
 
     def _context_inside(self, context: str, instruction: Instruction) -> str:
         own = "" if context == _FUSED else context
@@ -189,9 +206,8 @@ class Walker:
 
     def _inner_peaks(self, computation: Computation, context: str) -> dict[str, int]:
         peaks: dict[str, int] = {}
-        for instruction in computation.instructions:
-            inner = async_inner(instruction.opcode) or instruction.opcode
-            if inner in _RUNS and inner != "fusion":
+        for instruction, inner in self._running(computation):
+            if inner != "fusion":
                 inside = self._context_inside(context, instruction)
                 found = [self._templates.get(self._key(n, inside)) for n in _run_by(instruction)]
                 peaks[instruction.name] = max((t.peak_live_bytes for t in found if t), default=0)
@@ -202,10 +218,20 @@ class Walker:
     def _cost(self, graph: Graph, instruction: Instruction) -> Cost:
         known = self._costs.setdefault(graph.computation.name, {})
         cost = known.get(instruction.name)
-        if cost is None:
-            cost = known[instruction.name] = self.costing.cost(
-                instruction, graph.operand_shapes(instruction), graph.shapes[instruction.name]
-            )
+        if cost is not None:
+            return cost
+        operands = graph.operand_shapes(instruction)
+        result = graph.shapes[instruction.name]
+        if instruction.opcode in BY_TYPES:
+            # shapes of equal text are one value, so layers that repeat cost one look-up
+            key = (instruction.opcode, id(result), *map(id, operands))
+            cost = self._by_types.get(key)
+            if cost is None:
+                cost = self._by_types[key] = self.costing.cost(instruction, operands, result)
+                self._kept.append((operands, result))  # the ids stay theirs
+        else:
+            cost = self.costing.cost(instruction, operands, result)
+        known[instruction.name] = cost
         return cost
 
     _largest_id = -1
@@ -284,7 +310,10 @@ def _one_after_another(templates: list[Template]) -> Body:
 
 #: The context of fused computations: they have no scope of their own.
 _FUSED = "\0fused"
-_RUNS = frozenset({"while", "call", "conditional", "fusion", "async"})
+_RUNS = {
+    **{opcode: opcode for opcode in ("while", "call", "conditional", "fusion")},
+    **{f"{opcode}-start": opcode for opcode in ("async", "call", "fusion")},
+}
 
 
 def _run_by(instruction: Instruction) -> tuple[str, ...]:
