@@ -98,7 +98,7 @@ class Workers:
                         n_workers=self._processes,
                         threads_per_worker=1,
                         processes=True,
-                        dashboard_address=None,
+                        dashboard_address=":0",
                         silence_logs=40,
                     )
                 )

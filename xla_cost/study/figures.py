@@ -41,7 +41,9 @@ def components(points: Sequence[CurvePoint], swept: str, machine: str, folder: P
                 ("network, photonic", PHOTONIC, [p.photonic.comm_s for p in mine]),
             )
             for (label, colour, values), marker in zip(lines, MARKERS, strict=False):
-                axis.plot(at, values, marker=marker, color=colour, label=label)
+                # compute is open and dashed: it may coincide with a network line
+                style = {"linestyle": "--", "fillstyle": "none"} if label == "compute" else {}
+                axis.plot(at, values, marker=marker, color=colour, label=label, zorder=2.5, **style)
             _known_components(axis, seq, swept, machine)
             axis.set(xscale="log", yscale="log", xlabel=swept, title=_title(seq, swept))
             _plain_ticks(axis, at)
@@ -86,12 +88,19 @@ def latency_and_throughput(
                 below.plot(at, rate, marker=marker, color=colour)
             for limit in SLA_S:
                 above.axhline(limit, color=BLACK, linewidth=0.8, linestyle=":")
-                above.annotate(f"SLA {limit:g} s", (at[0], limit), fontsize=6, va="bottom")
+                above.annotate(
+                    f"{limit:g} s",
+                    (1, limit),
+                    xycoords=("axes fraction", "data"),
+                    fontsize=6,
+                    ha="right",
+                    va="bottom",
+                )
             above.set(xscale="log", yscale="log", title=_title(seq, swept))
             below.set(xscale="log", xlabel=swept, ylim=(0, None))
             for axis in (above, below):
                 _plain_ticks(axis, at)
-        axes[0].set_ylabel("latency, s")
+        axes[0].set_ylabel("latency, s (dotted: SLA)")
         axes[len(BATCHES)].set_ylabel("tokens / s / device")
         _legend(made, axes[0])
         return save(made, folder, f"latency_by_{swept}_{machine}")
@@ -118,7 +127,7 @@ def heat_map(cells: Sequence[Cell], name: str, folder: Path) -> list[Path]:
         axis.set_xticks(range(len(COLUMNS)), [str(column) for column in COLUMNS])
         axis.set_yticks(range(len(machines)), [machine.upper() for machine in machines])
         axis.grid(visible=False)
-        axis.set_xlabel("tokens per sequence / devices")
+        axis.set_xlabel("tokens per sequence / devices; in brackets what the study reports")
         made.colorbar(image, ax=axis, label="copper / photonic", pad=0.01, extend="max")
         return save(made, folder, name)
 
@@ -134,7 +143,7 @@ def _cell_text(cell: Cell | None) -> str:
         return f"{cell.ratio:.2f}"
     low, high = cell.known
     study = f"{low:.2f}" if low == high else f"{low:.2f}-{high:.2f}"
-    return f"{cell.ratio:.2f}\nstudy {study}"
+    return f"{cell.ratio:.2f}\n({study})"
 
 
 def waterfall(bars: Sequence[Bar], column: Column, machine: str, folder: Path) -> list[Path]:
@@ -181,12 +190,12 @@ def tornado(samples: Sequence[Sample], base: float, name: str, folder: Path) -> 
             axis.barh(y, high.ratio - low.ratio, left=low.ratio, height=0.5, color=PHOTONIC)
             for sample, side in ((low, "right"), (high, "left")):
                 axis.annotate(
-                    f" {sample.value:g} ", (sample.ratio, y), fontsize=6, ha=side, va="center"
+                    f" at {sample.value:g} ", (sample.ratio, y), fontsize=6, ha=side, va="center"
                 )
         axis.set_yticks(range(len(spans)), [low.parameter for low, _ in spans])
         axis.axvline(base, color=BLACK, linewidth=0.8)
-        axis.set_xlabel("copper / photonic; numbers are the parameter's values at the ends")
-        axis.margins(x=0.12)
+        axis.set_xlabel("copper / photonic")
+        axis.margins(x=0.15)
         return save(made, folder, name)
 
 
@@ -200,11 +209,17 @@ def _file_name(column: Column) -> str:
 
 def _plain_ticks(axis: Any, values: Sequence[int]) -> None:
     """Ticks at some of the swept values, as plain numbers."""
-    from matplotlib.ticker import NullLocator
+    from matplotlib.ticker import NullFormatter, NullLocator
 
-    shown = values[:: max(1, len(values) // 4)]
-    axis.set_xticks(shown, [str(value) for value in shown])
+    shown = values[:: max(1, (len(values) + 1) // 3)]
+    axis.set_xticks(shown, [_short(value) for value in shown])
     axis.xaxis.set_minor_locator(NullLocator())
+    if axis.get_yscale() == "log":
+        axis.yaxis.set_minor_formatter(NullFormatter())
+
+
+def _short(count: int) -> str:
+    return f"{count // 1024}K" if count >= 1024 and count % 1024 == 0 else str(count)
 
 
 def _legend(made: Any, axis: Any) -> None:

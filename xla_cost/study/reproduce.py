@@ -164,7 +164,7 @@ def reproduce(
     programs = lower_all((request_of(*each) for each in wanted), workers, progress)
     pairs = [(name, load(name), load(f"{name}-photonic")) for name in machines]
     return tuple(
-        cell for each in wanted for cell in _cells(*each, programs[request_of(*each)], pairs)
+        cell for each in wanted for cell in _cells(*each, request_of(*each), programs, pairs)
     )
 
 
