@@ -108,12 +108,17 @@ def _last_uses(
         name = instruction.name
         if owner.get(name) is None or instruction.opcode in FREE or graph.is_alias(instruction):
             continue
+        plain = name not in state and owner[name] == name
         for ref, user in _uses_of(graph, name, effective, root):
-            buffer = _buffer(graph, ref, owner, state)
+            buffer: Buffer | None = ref if plain else _buffer(graph, ref, owner, state)
             if buffer is None:
                 continue
-            start, end = found.get(buffer, (graph.index[buffer[0]], graph.index[buffer[0]]))
-            found[buffer] = (start, max(end, user))
+            known = found.get(buffer)
+            if known is None:
+                start = graph.index[buffer[0]]
+                found[buffer] = (start, max(start, user))
+            elif user > known[1]:
+                found[buffer] = (known[0], user)
     return found
 
 

@@ -70,8 +70,14 @@ class Walker:
         self._costs: dict[str, dict[str, Cost]] = {}
         self._groups: dict[tuple[str | None, ...], Any] = {}
         self._sources: dict[str, str] = {}
-        self._by_types: dict[tuple[str | int, ...], Cost] = {}
+        self._by_types: dict[tuple[object, ...], Cost] = {}
         self._kept: list[object] = []
+        self._loop_bodies = {
+            instruction.attributes.get("body", "").lstrip("%")
+            for computation in module.computations.values()
+            for instruction in computation.instructions
+            if instruction.opcode == "while"
+        }
         self._run_lists: dict[str, list[tuple[Instruction, str]]] = {}
         self._contexts: dict[str, int] = {}
         self.problems: list[str] = []
@@ -184,7 +190,8 @@ class Walker:
             costs = self._costs.get(computation.name, {})
             drafts, region_of = collapse(graph, drafts, costs)
         peak = peak_live_bytes(graph, self._inner_peaks(computation, key[1]), region_of)
-        body = Body(tuple(draft.finish() for draft in drafts.nodes), peak, carried(graph, drafts))
+        state = carried(graph, drafts) if computation.name in self._loop_bodies else None
+        body = Body(tuple(draft.finish() for draft in drafts.nodes), peak, state)
         self._templates[key] = Template(computation, graph, drafts, peak, body)
 
     def _graph(self, computation: Computation) -> Graph:
