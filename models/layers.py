@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
@@ -81,10 +82,15 @@ class RMSNorm(nnx.Module):  # type: ignore[misc]
     def __call__(self, x: Array) -> Array:
         """Shape and dtype of `x`."""
         with jax.named_scope("norm"):
-            wide = x.astype(jnp.float32)
-            mean = jnp.mean(wide * wide, axis=-1, keepdims=True)
-            scale: Array = self.scale[...].astype(jnp.float32)
-            return (wide * lax.rsqrt(mean + self.eps) * scale).astype(x.dtype)
+            return _rms_norm(x, self.scale[...], self.eps)
+
+
+@functools.partial(jax.jit, static_argnames=("eps",))
+def _rms_norm(x: Array, scale: Array, eps: float) -> Array:
+    # a function of its own, so that norms of one shape are lowered once
+    wide = x.astype(jnp.float32)
+    mean = jnp.mean(wide * wide, axis=-1, keepdims=True)
+    return (wide * lax.rsqrt(mean + eps) * scale.astype(jnp.float32)).astype(x.dtype)
 
 
 def silu(x: Array) -> Array:
