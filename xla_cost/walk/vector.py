@@ -7,12 +7,15 @@ one application of its computation per input element that disappears.
 
 from __future__ import annotations
 
+import re
 from math import ceil, log2, prod
 
 from xla_cost.hlo.ir import AnyShape, Instruction, Module, Shape
 from xla_cost.walk.graph import attribute_ints
 from xla_cost.walk.opcodes import ELEMENTWISE
 from xla_cost.walk.values import first_array
+
+_TO_APPLY = re.compile(r"\bto_apply=%?([\w.\-]+)")
 
 
 class VectorCost:
@@ -53,10 +56,10 @@ class VectorCost:
 
     def per_application(self, instruction: Instruction, none: int = 1) -> int:
         """Arithmetic instructions in the computation it applies to every element."""
-        called = instruction.called
-        if not called:
+        match = _TO_APPLY.search(instruction.attribute_text)
+        name = match[1] if match else instruction.called[-1] if instruction.called else ""
+        if not name:
             return none
-        name = called[-1]
         if name not in self._applied:
             computation = self._module.computations.get(name)
             inside = computation.instructions if computation else ()
