@@ -82,7 +82,8 @@ class RMSNorm(nnx.Module):  # type: ignore[misc]
     def __call__(self, x: Array) -> Array:
         """Shape and dtype of `x`."""
         with jax.named_scope("norm"):
-            return _rms_norm(x, self.scale[...], self.eps)
+            normed: Array = _rms_norm(x, self.scale[...], self.eps)
+            return normed
 
 
 @functools.partial(jax.jit, static_argnames=("eps",))
