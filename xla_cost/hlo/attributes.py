@@ -14,9 +14,26 @@ CALLING = (
     "calls", "to_apply", "called_computations", "select", "scatter", "async_execution_computation",
 )  # fmt: skip
 
-_ONE_OPERAND = re.compile(r"%?+[\w.\-]++")
-_PLAIN_OPERANDS = re.compile(r"%?+[\w.\-]++(?:, %?+[\w.\-]++)*+")
+_TWO_OPERANDS = re.compile(r"%?+([\w.\-]++)(?:, %?+([\w.\-]++))?+", re.ASCII)
+_PLAIN_OPERANDS = re.compile(r"%?+[\w.\-]++(?:, %?+[\w.\-]++)*+", re.ASCII)
 _PAIR = re.compile(r'\s*+([\w.\-]++)\s*+=\s*+("(?:[^"\\]++|\\.)*+"?+|\{[^{}]*+\}|[^\s{}"]++)', re.S)
+_STRING = r'"(?:[^"\\]++|\\.)*+"'
+
+
+def _braced(depth: int) -> str:
+    """Text in braces, nested up to `depth` levels, with strings."""
+    inner = rf"(?:[^{{}}\"]++|{_STRING})*+"
+    for _ in range(depth):
+        inner = rf"(?:[^{{}}\"]++|{_STRING}|\{{{inner}\}})*+"
+    return rf"\{{{inner}\}}"
+
+
+#: One `name=value`, up to its comma, in the plain case.
+_ATTRIBUTE = re.compile(
+    rf"\s*+([\w.\-]++)=((?:[^,{{}}()\[\]\"]++|{_STRING}|{_braced(3)}|\[[^\[\]\"]*+\]"
+    rf"|\([^()\"]*+\))++)(?:,|\Z)",
+    re.ASCII | re.DOTALL,
+)
 _OP_NAME = re.compile(r'(?:, |\A)metadata=\{(?:op_type="[^"\\]*+" )?+op_name="([^"\\]*+)"')
 
 
@@ -24,8 +41,10 @@ def operand_names(text: str) -> tuple[str, ...]:
     """Names of the operands in `text`, without `%` and without the types printed before them."""
     if not text:
         return ()
-    if _ONE_OPERAND.fullmatch(text):
-        return (text.removeprefix("%"),)
+    two = _TWO_OPERANDS.fullmatch(text)
+    if two is not None:
+        first, second = two.groups()
+        return (first,) if second is None else (first, second)
     if _PLAIN_OPERANDS.fullmatch(text):
         return tuple(text.replace("%", "").split(", "))
     return tuple(piece.split()[-1].lstrip("%") for piece in split_top(text) if piece)
@@ -46,6 +65,21 @@ def attribute_map(text: str) -> Mapping[str, str]:
     `replica_groups=mesh[..], device_ids=(..) {..}` prints a comma inside one value: the
     pieces stay together under `replica_groups`.
     """
+    if "//" not in text and "/*" not in text and "device_ids=" not in text:
+        found: dict[str, str] = {}
+        position, end = 0, len(text)
+        while position < end:
+            match = _ATTRIBUTE.match(text, position)
+            if match is None:
+                return _exact_attribute_map(text)
+            found.setdefault(match[1], match[2].strip())
+            position = match.end()
+        return found
+    return _exact_attribute_map(text)
+
+
+def _exact_attribute_map(text: str) -> Mapping[str, str]:
+    """`attribute_map` of text with comments, deep nesting or commas inside a value."""
     found: dict[str, str] = {}
     last = ""
     for piece in split_top(text):

@@ -30,6 +30,7 @@ class Draft:
     is_named: bool = False  # the open computation has a header
     nested: list[Nested] = field(default_factory=list)  # written inside instructions, unread
     execution_thread: str = "main"
+    lacks_types: bool = False  # an instruction of the open computation prints no type
     _open_name: str = ""
     _open_line: int = 0
     _is_entry: bool = False
@@ -87,12 +88,13 @@ class Draft:
             name = f"{name}#{count}"
         self.computations[name] = Computation(
             name,
-            tuple(_with_types(instructions)),
+            tuple(_with_types(instructions) if self.lacks_types else instructions),
             self._is_entry,
             is_complete,
             self.execution_thread,
         )
         self.execution_thread = "main"
+        self.lacks_types = False
 
 
 def finish(draft: Draft) -> Module | None:
@@ -164,8 +166,6 @@ _LIKE_OPERAND = {
 
 def _with_types(instructions: list[Instruction]) -> list[Instruction]:
     """The instructions, with the types that the text leaves out and the operands tell."""
-    if all(instruction.shape_text for instruction in instructions):
-        return instructions
     known: dict[str, str] = {}
     out: list[Instruction] = []
     for instruction in instructions:

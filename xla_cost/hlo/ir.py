@@ -112,20 +112,25 @@ class Instruction:
     @property
     def frames(self) -> tuple[Frame, ...]:
         """Stack of the user's code, innermost first; empty where the module has no tables."""
+        return () if self.tables is None else self.tables.frames(self._frame_id)
+
+    @property
+    def _frame_id(self) -> int:
         number = self.metadata.get("stack_frame_id", "")
-        if self.tables is None or not number.isdecimal():
-            return ()
-        return self.tables.frames(int(number[:18]))
+        return int(number[:18]) if number.isdecimal() else 0
 
     @property
     def source(self) -> str:
-        """`file:line` of the user's code from metadata or the stack frame tables, or ""."""
+        """`file:line` of the user's code from metadata or the stack frame tables, or "".
+
+        Of a stack the innermost line outside JAX and its libraries.
+        """
         metadata = self.metadata
         file = metadata.get("source_file", "")
         if file:
             return f"{file}:{metadata.get('source_line', '0')}"
-        frames = self.frames
-        return f"{frames[0].file}:{frames[0].line}" if frames and frames[0].file else ""
+        frame = None if self.tables is None else self.tables.user_frame(self._frame_id)
+        return "" if frame is None else f"{frame.file}:{frame.line}"
 
     @property
     def backend_config(self) -> str:

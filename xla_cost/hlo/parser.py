@@ -26,12 +26,14 @@ from xla_cost.hlo.statements import (
     HEADER_LINE,
     LINE,
     START,
+    STRINGY_LINE,
     Parts,
     body_start,
     gather,
     has_inline,
     inline_operands,
     is_whole,
+    is_whole_line,
     split,
 )
 
@@ -141,9 +143,11 @@ class _Reader:
         self.draft.close(is_complete=True)
 
     def _read_statements(self) -> None:
-        position, size = 0, len(self.text)
+        text, position, size = self.text, 0, len(self.text)
         while position < size:
-            here = self._advance(position, _end(_BLANK, self.text, position))
+            here = position
+            if text[here] in " \t\n":
+                here = self._advance(here, _end(_BLANK, text, here))
             if self.draft.instructions is not None:
                 here = self._lines(here)
             here = self._brace_or_header(here)
@@ -157,11 +161,15 @@ class _Reader:
         assert self.draft.instructions is not None
         append = self.draft.instructions.append
         number = self.line
-        while (match := match_line(text, position)) is not None:
+        while True:
+            match = match_line(text, position)
+            is_stringy = match is None
+            if match is None and (match := STRINGY_LINE.match(text, position)) is None:
+                break
             root, name, shape, opcode, operands, attributes = match.groups()
             if attributes is None:
                 attributes = ""
-            elif not is_whole(attributes):
+            elif not (is_whole_line(attributes) if is_stringy else is_whole(attributes)):
                 break
             if "(" in operands and opcode != "constant" and has_inline(operands):
                 break
@@ -184,13 +192,14 @@ class _Reader:
             brace = CLOSE_LINE.match(self.text, position)
             if brace is not None:
                 draft.close(is_complete=True, is_inline=self._is_inline(position))
-                position = self._advance(position, brace.end())
+                self.line += 1 + len(brace[1])
+                position = brace.end()
         if draft.instructions is None:
-            position = self._advance(position, _end(_BLANK, self.text, position))
             header = HEADER_LINE.match(self.text, position)
             if header is not None:
                 draft.open(header[2], self.line, is_entry=header[1] is not None)
-                position = self._advance(position, header.end())
+                self.line += 1
+                position = header.end()
         return position
 
     def _slow(self, position: int) -> int:
@@ -292,6 +301,8 @@ class _Reader:
 
     def _is_inline(self, position: int) -> bool:
         """Whether something stands before `position` on its line."""
+        if position == 0 or self.text[position - 1] == "\n":
+            return False
         before = self.text[max(0, position - 64) : position].rstrip(" \t")
         return not before.endswith("\n") and before != ""
 
@@ -334,6 +345,7 @@ class _Reader:
         if parts.opcode != "constant" and has_inline(operands):
             operands, inner = inline_operands(parts.name, operands)
         for part in (*inner, replace(parts, operand_text=operands)):
+            self.draft.lacks_types = self.draft.lacks_types or not part.shape_text
             self.draft.instructions.append(
                 Instruction(
                     part.name,

@@ -14,6 +14,12 @@ ROW = re.compile(
     r'\s*+(\d{1,9})[ \t]*+(?:("(?:[^"\\\n]++|\\.)*+")|\{([^{}\n]*+)\})[ \t]*+(?=\n|\Z)'
 )
 _FIELD = re.compile(r"(\w+)=(-?\d{1,18})")
+#: Files whose lines say nothing to a user: JAX, the libraries that call it, and Python itself.
+_INTERNALS = re.compile(
+    r"[/\\](?:site|dist)-packages[/\\](?:jax|jaxlib|flax|optax|chex|distrax|einops|equinox|"
+    r"haiku|keras|numpy|orbax|penzai|transformer_engine|qwix|tokamax)(?:[/\\]|\.py$)"
+    r"|[/\\]lib[/\\]python3\.\d+[/\\](?!(?:site|dist)-packages)|^<(?:frozen |string>)"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,8 +50,11 @@ class SourceTables:
     def frames(self, frame_id: int) -> tuple[Frame, ...]:
         """The stack from the innermost frame outwards; empty for an unknown number.
 
-        XLA prints a root's parent as the frame itself, or as 0 in older text.
+        XLA prints the number of a frame's parent plus one, in older text the number itself.
+        The first frame is a root, so it shows which: its parent, 0, is printed as 1 or as 0.
         """
+        first = self.fields.get(("StackFrames", 1))
+        offset = 1 if first is None or first.get("parent_frame_id") else 0
         found: list[Frame] = []
         seen: set[int] = set()
         while frame_id not in seen and ("StackFrames", frame_id) in self.fields:
@@ -59,5 +68,14 @@ class SourceTables:
                     place.get("line", 0),
                 )
             )
-            frame_id = frame.get("parent_frame_id", 0)
+            frame_id = frame.get("parent_frame_id", 0) - offset
         return tuple(found)
+
+    def user_frame(self, frame_id: int) -> Frame | None:
+        """The innermost frame outside JAX and its libraries, or just the innermost.
+
+        None for an unknown number, and where no file is known.
+        """
+        frames = [frame for frame in self.frames(frame_id) if frame.file]
+        users = (frame for frame in frames if not _INTERNALS.search(frame.file))
+        return next(users, frames[0] if frames else None)

@@ -25,20 +25,31 @@ def _nested(depth: int) -> str:
 _ARRAY = r"[a-z]\w*+\[[^\[\]\n]*+\](?:\{[^{}\n]*+\})?+"
 _TYPE = rf"{_ARRAY}|\({_nested(4)}\)"
 _HEAD = r"[ \t]*+(ROOT[ \t]++)?+%?+([\w.\-]++)[ \t]*+=[ \t]*+"
+_STRING = r'"(?:[^"\\\n]++|\\[^\n])*+"'
+_ANY_STRINGS = rf'[^"\n]*+(?:{_STRING}[^"\n]*+)*+'
 _STRINGS = r'[^"\n]*+(?:"[^"{}\\\n]*+"[^"\n]*+)*+'
 
+
+def _on_line(attributes: str) -> re.Pattern[str]:
+    return re.compile(
+        rf"{_HEAD}({_TYPE})[ \t]++([a-z][\w\-]*+)\(({_nested(3)})\)"
+        rf"(?:,[ \t]*+({attributes}))?+\n(?![ \t]*+,)",
+        re.ASCII,
+    )
+
+
 #: A whole instruction on a line: ROOT, name, type, opcode, operands, attributes.
-LINE = re.compile(
-    rf"{_HEAD}({_TYPE})[ \t]++([a-z][\w\-]*+)\(({_nested(3)})\)"
-    rf"(?:,[ \t]*+({_STRINGS}))?+\n(?![ \t]*+,)"
-)
+LINE = _on_line(_STRINGS)
+#: The same where strings hold braces or escapes.
+STRINGY_LINE = _on_line(_ANY_STRINGS)
 #: A whole header of a computation on a line: ENTRY, name.
 HEADER_LINE = re.compile(
     rf"[ \t]*+(ENTRY[ \t]++)?+%?+([\w.\-]++)[ \t]++"
-    rf"(?:\({_nested(4)}\)[ \t]*+->[ \t]*+(?:{_TYPE})[ \t]++)?+\{{[ \t]*+\n"
+    rf"(?:\({_nested(4)}\)[ \t]*+->[ \t]*+(?:{_TYPE})[ \t]++)?+\{{[ \t]*+\n",
+    re.ASCII,
 )
-#: A brace alone on its line, and the blank lines behind it.
-CLOSE_LINE = re.compile(r"[ \t]*+\}[ \t]*+\n")
+#: A brace alone on its line, and the empty lines behind it.
+CLOSE_LINE = re.compile(r"[ \t]*+\}[ \t]*+\n(\n*+)")
 #: The start of an instruction that cannot be anything else, at the start of a line.
 STRONG = re.compile(rf"^{_HEAD}(?:{_TYPE})[ \t]++[a-z][\w\-]*+\(", re.MULTILINE)
 #: The start of any instruction.
@@ -56,6 +67,7 @@ _LONG_TYPE = re.compile(r"[a-z]\w*+\s*+\[[^\[\]]*+\](?:\s*+\{[^{}]*+\})?+")
 _OPCODE = re.compile(r"\s*+([a-zA-Z][\w\-]*+)\s*+(?=\()")
 #: Levels of instructions written inside one another's operands that are told apart.
 _INLINE_LEVELS = 8
+_A_STRING = re.compile(_STRING)
 _OPCODE_END = re.compile(r"[\w\-]\s*+\Z")
 _NEXT_COMMA = re.compile(r"\s*+,")
 _RESTART = re.compile(r"(?:\A|(?<=\s))(?:ROOT\s++)?+%?+[\w.\-]++\s++=\s*+\w*+\Z")
@@ -74,6 +86,11 @@ class Parts:
     operand_text: str
     attribute_text: str
     is_cut: bool
+
+
+def is_whole_line(attributes: str) -> bool:
+    """Whether attributes matched by `STRINGY_LINE` end where their line ends."""
+    return is_whole(_A_STRING.sub('""', attributes))
 
 
 def is_whole(attributes: str) -> bool:
