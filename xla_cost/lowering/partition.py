@@ -36,7 +36,7 @@ from xla_cost.lowering.stop import compile_until_partitioned, stablehlo_of
 Arguments = tuple[tuple[Any, ...], dict[str, Any]]
 
 # Frames of ours are not the user's source: the text must not depend on how we are called.
-for _name in ("lowering", "api.py"):
+for _name in ("lowering", "gate", "cli", "api.py", "target.py", "programs.py", "__main__.py"):
     source_info_util.register_exclusion(str(Path(__file__).parent.parent / _name))
 
 
