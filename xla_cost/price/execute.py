@@ -1,9 +1,10 @@
 """From seconds per task to seconds of the whole program: bodies, loops, branches.
 
-Bodies are evaluated inner ones first, without recursion. A loop of many trips is not unrolled:
-where its iterations may overlap, a few are scheduled until each (or every two, as two may be in
-flight) adds the same time and the same compute; that is what each further one adds. Where no
-such rhythm shows, iterations are costed one after the other, which is certain.
+Bodies are evaluated inner ones first, without recursion. A loop of many trips is not unrolled.
+First one iteration is scheduled alone. Where the steps that may overlap between iterations take
+more than a thousandth of it, a few iterations are scheduled together, until each (or every two, as
+two may be in flight) adds the same time and the same compute; that is what each further one adds.
+A compiler is not forced to overlap, so the faster of the two ways counts.
 """
 
 from __future__ import annotations
@@ -22,6 +23,8 @@ Key = tuple[int, int]
 #: (period, iterations scheduled) to look for a rhythm, the cheapest first
 _UNROLLED = ((1, 3), (1, 5), (2, 8))
 _SAME = 1e-9
+#: share of an iteration in loose steps from which on overlap is looked for
+_WORTHWHILE = 1e-3
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,25 +152,37 @@ def _block(run: BodyRun) -> Work:
 def _trips(
     body: TaskBody, trips: int, work: tuple[Work, ...], chosen: dict[int, int], overlap: bool
 ) -> BodyRun:
-    if overlap and trips > 1 and not body.barrier:
-        busy_s = sum(s for w in work for stage in w.stages for own, s in stage if own == COMPUTE)
-        for period, least in _UNROLLED:
-            copies = min(trips, least + (trips - least) % period)
-            scheduled = schedule(body, work, copies)
-            end_s = max(scheduled.iteration_ends_s)
-            if copies == trips:
-                return BodyRun(end_s, end_s / trips, scheduled, work, chosen)
-            window = _rhythm(scheduled, period, busy_s * period)
-            if window is not None:
-                repeats = (trips - copies) / period
-                added_s = window[1] - window[0]
-                return BodyRun(
-                    end_s + repeats * added_s, added_s / period, scheduled, work, chosen,
-                    window, repeats,
-                )  # fmt: skip
-    scheduled = schedule(body, work)
-    end_s = scheduled.iteration_ends_s[0]
-    return BodyRun(end_s * trips, end_s, scheduled, work, chosen, window=None, repeats=trips - 1.0)
+    alone = schedule(body, work)
+    end_s = alone.iteration_ends_s[0]
+    apart = BodyRun(end_s * trips, end_s, alone, work, chosen, repeats=trips - 1.0)
+    if not overlap or trips == 1 or body.barrier:
+        return apart
+    loose_s = sum(s for i in body.loose for stage in work[i].stages for _, s in stage)
+    if loose_s <= end_s * _WORTHWHILE:
+        return apart
+    together = _overlapped(body, trips, work, chosen)
+    return together if together and together.seconds < apart.seconds else apart
+
+
+def _overlapped(
+    body: TaskBody, trips: int, work: tuple[Work, ...], chosen: dict[int, int]
+) -> BodyRun | None:
+    busy_s = sum(s for w in work for stage in w.stages for own, s in stage if own == COMPUTE)
+    for period, least in _UNROLLED:
+        copies = min(trips, least + (trips - least) % period)
+        scheduled = schedule(body, work, copies)
+        end_s = max(scheduled.iteration_ends_s)
+        if copies == trips:
+            return BodyRun(end_s, end_s / trips, scheduled, work, chosen)
+        window = _rhythm(scheduled, period, busy_s * period)
+        if window is not None:
+            repeats = (trips - copies) / period
+            added_s = window[1] - window[0]
+            return BodyRun(
+                end_s + repeats * added_s, added_s / period, scheduled, work, chosen,
+                window, repeats,
+            )  # fmt: skip
+    return None
 
 
 def _rhythm(scheduled: Scheduled, period: int, busy_s: float) -> tuple[float, float] | None:

@@ -6,7 +6,7 @@ Nothing here knows a machine. The graph of a program is made once per policy str
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 from xla_cost.policy import Policy
@@ -70,10 +70,15 @@ class Step:
 
 @dataclass(frozen=True)
 class TaskBody:
-    """Steps in program order; `barrier` when an iteration must wait for all of the last."""
+    """Steps in program order; `barrier` when an iteration must wait for all of the last.
+
+    `loose` are the steps that iterations may overlap in: every other step of an iteration
+    waits for every other step of the one before.
+    """
 
     steps: tuple[Step, ...]
     barrier: bool
+    loose: tuple[int, ...] = ()
     #: schedules' static parts, kept here so that they are made once; see `schedule`
     cache: dict[int, object] = field(default_factory=dict, compare=False, repr=False)
 
@@ -221,7 +226,7 @@ def _task_body(body: Body, policy: Policy, tasks: list[Task], number: dict[int, 
                 number,
             )
         )
-    return TaskBody(tuple(steps), barrier=body.carried is None)
+    return TaskBody(tuple(steps), body.carried is None, loose_steps(steps, before))
 
 
 def _latest(deps: set[int], before: list[int]) -> tuple[tuple[int, ...], int]:
@@ -232,6 +237,38 @@ def _latest(deps: set[int], before: list[int]) -> tuple[tuple[int, ...], int]:
         implied |= before[dep]
         known |= before[dep] | 1 << dep
     return tuple(sorted(dep for dep in deps if not implied >> dep & 1)), known
+
+
+def loose_steps(steps: Sequence[Step], before: Sequence[int] | None = None) -> tuple[int, ...]:
+    """Steps that wait for nothing of the last iteration, or that not all of the next wait for.
+
+    `before[i]` has a bit for every step that is done when step i starts; made here if None.
+    """
+    if before is None:
+        before = _done_before(steps)
+    everything = (1 << len(steps)) - 1
+    common = everything
+    waits: list[int] = []  # per step, what of the last iteration is done when it starts
+    for step in steps:
+        mask = 0
+        for made in step.carried:
+            mask |= before[made] | 1 << made
+        for dep in step.deps:
+            mask |= waits[dep]
+        waits.append(mask)
+        if mask:
+            common &= mask
+    return tuple(index for index, mask in enumerate(waits) if not mask or not common >> index & 1)
+
+
+def _done_before(steps: Sequence[Step]) -> list[int]:
+    found: list[int] = []
+    for step in steps:
+        mask = 0
+        for dep in step.deps:
+            mask |= found[dep] | 1 << dep
+        found.append(mask)
+    return found
 
 
 def _step(
