@@ -95,6 +95,7 @@ def run(arguments: list[str] | None = None) -> int:
     try:
         # not app.main, which hides a closed pipe behind an exit with 1
         given = sys.argv[1:] if arguments is None else list(arguments)
+        sys.argv[1:] = given  # what results record as the command that made them
         with app.make_context("xla-cost", given) as context:
             result = app.invoke(context)
         sys.stdout.flush()

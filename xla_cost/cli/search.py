@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from typing import Annotated, Any
 
 import typer
@@ -38,6 +39,7 @@ def search(
     from xla_cost.parallel import Workers
     from xla_cost.price import policy as find_policy
     from xla_cost.programs import ATTENTION, Request
+    from xla_cost.provenance import provenance
     from xla_cost.search.candidates import space
     from xla_cost.search.engine import search as run_search
     from xla_cost.search.model_problem import ModelProblem
@@ -81,6 +83,7 @@ def search(
                     )
                 )
     answer: dict[str, Any] = to_json(request, results, top)
+    answer["provenance"] = provenance(sys.argv[1:])
     if json is not None:
         write_json(json, answer)
     if json != "-":

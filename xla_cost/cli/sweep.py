@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 from typing import Annotated
 
@@ -23,6 +24,7 @@ def sweep(
     from xla_cost.errors import XlaCostError
     from xla_cost.jsonio import write_json
     from xla_cost.parallel import Workers
+    from xla_cost.provenance import provenance
     from xla_cost.show.console import console
     from xla_cost.show.progress import progress_bar
     from xla_cost.show.sweep import show_sweep
@@ -46,6 +48,7 @@ def sweep(
                 "computed": result.computed,
                 "reused": result.reused,
                 "files": [str(path) for path in files],
+                "provenance": provenance(sys.argv[1:]),
             },
         )
     if json != "-":

@@ -120,10 +120,12 @@ def _request(where: str, entry: Mapping[str, Any]) -> Request:
         if name != "mesh" and entry.get(name) is not None
     }
     mesh = entry.get("mesh")
-    sizes = mesh.get("shape") if isinstance(mesh, Mapping) else mesh
-    good = isinstance(sizes, list) and len(sizes) == 3
-    if not good or not all(type(size) is int and size >= 1 for size in sizes):
-        raise XlaCostError(f"{where}mesh = {sizes!r:.80}; expected three sizes of at least 1")
+    shape = mesh.get("shape") if isinstance(mesh, Mapping) else mesh
+    sizes = shape if isinstance(shape, list) else []
+    if len(sizes) != 3 or not all(type(size) is int and size >= 1 for size in sizes):
+        raise XlaCostError(f"{where}mesh = {shape!r:.80}; expected three sizes of at least 1")
+    if values.get("placement") == "xyz":  # how results write that the plan's order was kept
+        del values["placement"]
     missing = {"seq", "batch"} - values.keys()
     if missing:
         raise XlaCostError(f"{where}{min(missing)} is missing; expected a whole number")

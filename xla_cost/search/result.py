@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from xla_cost.price.as_json import estimate_json
 from xla_cost.programs import Request
 from xla_cost.search.engine import Ranked, SearchResult
 
@@ -44,11 +45,32 @@ def to_json(request: Request, results: Sequence[SearchResult], top: int) -> dict
     answer = _one(results[0], top)
     answer["input"] = asdict(request) | {"devices": request.devices}
     del answer["input"]["mesh"]
+    if results[0].ranking:
+        answer["winner"] = winner_json(request, results[0].ranking[0])
     for other in results[1:]:
         answer["against"] = _one(other, top)
         if results[0].ranking and other.ranking:
             first, second = results[0].ranking[0], other.ranking[0]
             answer["ratio"] = first.estimate.latency_s / second.estimate.latency_s
+    return answer
+
+
+def winner_json(request: Request, winner: Ranked) -> dict[str, Any]:
+    """The best candidate as `estimate --json` has it, so that it can be drawn and priced again."""
+    candidate = winner.candidate
+    chosen = {
+        "plan": candidate.plan,
+        "microbatches": candidate.microbatches,
+        "placement": candidate.placement,
+        "mesh": {
+            "axes": ["x", "y", "z"],
+            "shape": list(candidate.mesh),
+            "devices": candidate.devices,
+        },
+    }
+    header = asdict(request) | chosen | {"policy": winner.estimate.policy.name}
+    answer = estimate_json(header, [winner.estimate], None, {})
+    del answer["provenance"]  # the file's own says it
     return answer
 
 
