@@ -26,6 +26,7 @@ from xla_cost.waste import ScopeWaste, waste_by_scope
 if TYPE_CHECKING:
     from jax.sharding import AbstractMesh, Mesh
 
+    from xla_cost.findings import Finding
     from xla_cost.lowering import CompilerWarning, PartitionedHlo
 
 
@@ -76,6 +77,16 @@ class Lowered:
         told = tuple(str(warning) for warning in self.warnings)
         program = program_of_text(self.hlo, self.name, told)
         return replace(program, provenance=self.partitioned.provenance)
+
+    @cached_property
+    def findings(self) -> tuple[Finding, ...]:
+        """The warnings and large replicated arguments, with source line, bytes and cure.
+
+        `xla_cost.findings.costed(lowered.findings, estimate)` adds the seconds.
+        """
+        from xla_cost.findings import findings, replicated_arguments
+
+        return (*findings(self.program, self.warnings), *replicated_arguments(self.hlo))
 
     @cached_property
     def needed_flops(self) -> Mapping[str, int]:

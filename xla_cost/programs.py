@@ -162,6 +162,8 @@ def _build(request: Request) -> Any:
 
 
 def _partition(request: Request) -> tuple[Program, dict[str, Any]]:
+    from xla_cost.findings import finding_json, findings
+
     hlo, built = model_hlo(request)
     name = f"{request.model} {request.phase}"
     warnings = tuple(str(warning) for warning in hlo.warnings)
@@ -171,6 +173,8 @@ def _partition(request: Request) -> tuple[Program, dict[str, Any]]:
         "notes": list(built.notes),
         "seconds_to_partition": hlo.trace_s + hlo.lower_s + hlo.partition_s,
     }
+    if hlo.warnings:
+        facts["findings"] = [finding_json(found) for found in findings(program, hlo.warnings)]
     return (
         replace(
             program,

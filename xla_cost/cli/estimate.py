@@ -13,8 +13,12 @@ from xla_cost.errors import XlaCostError
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from xla_cost.findings import Finding
     from xla_cost.price import Estimate
     from xla_cost.program import Program
+
+    #: the program, what was asked (for the head of the JSON), facts about it, what to mend
+    Asked = tuple[Program, dict[str, Any], Mapping[str, Any], tuple[Finding, ...]]
 
 _HLO_SUFFIXES = (".hlo", ".txt", ".hlo_text")
 _MODEL_ONLY = ("mesh", "seq", "batch")
@@ -54,6 +58,7 @@ def estimate(
     = False,
 ) -> None:  # fmt: skip
     """Partition a model or a JAX function with XLA and price it on one machine or several."""
+    from xla_cost.findings import costed
     from xla_cost.machine import load
     from xla_cost.policy import policy as policy_of
     from xla_cost.price import compare, price
@@ -67,14 +72,15 @@ def estimate(
         "plan": plan, "attention": attention, "microbatches": microbatches,
         "capacity_factor": capacity_factor, "placement": placement, "target": target,
     }  # fmt: skip
-    program, header, facts = _program(model, options, policy)
+    program, header, facts, found = _program(model, options, policy)
     estimates = [price(program, one, rules) for one in machines]
     comparison = compare(estimates[0], estimates[1]) if len(estimates) > 1 else None
+    found = costed(found, estimates[0])
     answer = {"model": model, **header, "policy": rules.name}
     if json or trace:
-        _write_files(json, trace, answer, estimates, comparison, facts)
+        _write_files(json, trace, answer, estimates, comparison, facts, found)
     if json != "-" and not quiet:
-        _show(answer, estimates, comparison, facts, top)
+        _show(answer, estimates, comparison, facts, found, top)
     if strict:
         _refuse_findings(estimates[0])
 
@@ -85,10 +91,7 @@ def _positive(**values: int) -> None:
             raise XlaCostError(f"--{name} {value}: expected a whole number of at least 1")
 
 
-def _program(
-    model: str, options: Mapping[str, Any], policy: str
-) -> tuple[Program, dict[str, Any], Mapping[str, Any]]:
-    """The program, what was asked (for the head of the JSON), and facts about it."""
+def _program(model: str, options: Mapping[str, Any], policy: str) -> Asked:
     if model.endswith(_HLO_SUFFIXES):
         return _from_file(model)
     if ":" in model:
@@ -96,9 +99,8 @@ def _program(
     return _from_model(model, options, policy)
 
 
-def _from_model(
-    model: str, options: Mapping[str, Any], policy: str
-) -> tuple[Program, dict[str, Any], Mapping[str, Any]]:
+def _from_model(model: str, options: Mapping[str, Any], policy: str) -> Asked:
+    from xla_cost.findings import finding_from_json
     from xla_cost.programs import ATTENTION, Request, model_program, parse_mesh
     from xla_cost.show.progress import working
 
@@ -144,12 +146,12 @@ def _from_model(
             "devices": request.devices,
         },
     }
-    return found.program, header, {**found.facts, "from_cache": found.from_cache}
+    facts = {**found.facts, "from_cache": found.from_cache}
+    mend = tuple(finding_from_json(fields) for fields in facts.pop("findings", ()))
+    return found.program, header, facts, mend
 
 
-def _from_function(
-    place: str, options: Mapping[str, Any]
-) -> tuple[Program, dict[str, Any], Mapping[str, Any]]:
+def _from_function(place: str, options: Mapping[str, Any]) -> Asked:
     from xla_cost.api import lower_target
     from xla_cost.show.progress import working
     from xla_cost.target import load_target
@@ -165,10 +167,11 @@ def _from_function(
             "devices": program.devices,
         },
     }
-    return program, header, {}
+    return program, header, {}, lowered.findings
 
 
-def _from_file(path: str) -> tuple[Program, dict[str, Any], Mapping[str, Any]]:
+def _from_file(path: str) -> Asked:
+    from xla_cost.findings import replicated_arguments
     from xla_cost.programs import program_of_text
 
     try:
@@ -180,7 +183,7 @@ def _from_file(path: str) -> tuple[Program, dict[str, Any], Mapping[str, Any]]:
     program = program_of_text(text, Path(path).name)
     header = {"mesh": {"axes": ["devices"], "shape": [program.devices],
                        "devices": program.devices}}  # fmt: skip
-    return program, header, {}
+    return program, header, {}, replicated_arguments(text)
 
 
 def _example(name: str) -> str:
@@ -189,14 +192,16 @@ def _example(name: str) -> str:
 
 def _write_files(
     json: str, trace: str, answer: dict[str, Any], estimates: list[Estimate], comparison: Any,
-    facts: Mapping[str, Any],
+    facts: Mapping[str, Any], found: tuple[Finding, ...],
 ) -> None:  # fmt: skip
+    from xla_cost.findings import finding_json
     from xla_cost.jsonio import write_json
     from xla_cost.price.as_json import estimate_json
     from xla_cost.provenance import provenance
 
     if json:
         made_by = provenance(sys.argv[1:], {"facts": dict(facts)})
+        answer = {**answer, "findings": [finding_json(finding) for finding in found]}
         write_json(json, estimate_json(answer, estimates, comparison, made_by))
     if trace:
         from xla_cost.price.trace import write_trace
@@ -206,20 +211,27 @@ def _write_files(
 
 def _show(
     answer: Mapping[str, Any], estimates: list[Estimate], comparison: Any,
-    facts: Mapping[str, Any], top: int,
+    facts: Mapping[str, Any], found: tuple[Finding, ...], top: int,
 ) -> None:  # fmt: skip
     from xla_cost.show.console import console
-    from xla_cost.show.estimate import assumptions, show_estimates, show_warnings
+    from xla_cost.show.estimate import (
+        assumptions,
+        show_estimates,
+        show_findings,
+        show_warnings,
+    )
 
     out, notes = console(), console(sys.stderr)
     out.print(f"[bold]{_title(answer, estimates[0])}[/bold]")
     out.print()
     show_estimates(out, estimates, comparison, top)
     out.print()
+    show_findings(out, found, top)
     for line in assumptions(estimates[0].program, estimates[0].policy, facts):
         out.print(f"[dim]assumed[/dim] {line}")
     warnings = dict.fromkeys(line for one in estimates for line in one.warnings)
-    show_warnings(notes, list(warnings))
+    told = {finding.text for finding in found}
+    show_warnings(notes, [line for line in warnings if line not in told])
 
 
 def _title(answer: Mapping[str, Any], first: Estimate) -> str:

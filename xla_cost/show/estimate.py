@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping, Sequence
 
 from rich.console import Console
 from rich.markup import escape
+from rich.table import Table
 
+from xla_cost.findings import Finding
 from xla_cost.policy import Policy
 from xla_cost.price import Comparison, Estimate
 from xla_cost.price.tables import OpCost
@@ -157,6 +160,29 @@ def show_warnings(out: Console, lines: Sequence[str], most: int = 8) -> None:
         out.print(f"[yellow]warning[/yellow] {escape(line)}")
     if len(lines) > most:
         out.print(f"[yellow]warning[/yellow] and {len(lines) - most} more, see --json")
+
+
+def show_findings(out: Console, found: Sequence[Finding], most: int = 8) -> None:
+    """What, where, what it costs and the cure of each."""
+    for finding in found[:most]:
+        made = Table.grid(padding=(0, 1))
+        made.add_row("[yellow]finding[/yellow]", f"[bold]{escape(finding.kind)}[/bold]")
+        made.add_row("  op", escape(finding.op or "(no scope)"))
+        places = [relative(place) for place in (finding.source, finding.used_at) if place]
+        if places:
+            made.add_row("  at", escape(", for ".join(dict.fromkeys(places))))
+        if finding.cost:
+            made.add_row("  costs", escape(finding.cost))
+        made.add_row("  cure", escape(finding.cure))
+        out.print(made)
+        out.print()
+    if len(found) > most:
+        out.print(f"[yellow]finding[/yellow] and {len(found) - most} more, see --json")
+
+
+def relative(place: str) -> str:
+    """A `file:line` below the current folder without it; any other as it is."""
+    return place.removeprefix(os.getcwd() + os.sep)
 
 
 def assumptions(program: Program, policy: Policy, facts: Mapping[str, object]) -> list[str]:
