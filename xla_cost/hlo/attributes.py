@@ -34,6 +34,7 @@ _ATTRIBUTE = re.compile(
     rf"|\([^()\"]*+\))++)(?:,|\Z)",
     re.ASCII | re.DOTALL,
 )
+_PLAIN_COMMENT = re.compile(r"/\*[^*]*+\*/")
 _OP_NAME = re.compile(r'(?:, |\A)metadata=\{(?:op_type="[^"\\]*+" )?+op_name="([^"\\]*+)"')
 
 
@@ -65,6 +66,8 @@ def attribute_map(text: str) -> Mapping[str, str]:
     `replica_groups=mesh[..], device_ids=(..) {..}` prints a comma inside one value: the
     pieces stay together under `replica_groups`.
     """
+    if "/*" in text and '"' not in text:
+        text = _PLAIN_COMMENT.sub("", text)
     if "//" not in text and "/*" not in text and "device_ids=" not in text:
         found: dict[str, str] = {}
         position, end = 0, len(text)

@@ -45,7 +45,7 @@ def iota(dims: Sequence[int], reshape: Sequence[int], perm: str | None, where: s
     order = list(range(len(reshape))) if perm is None else numbers(perm)
     if sorted(order) != list(range(len(reshape))):
         raise XlaCostError(
-            f"{where} transposes by T({perm}), expected a permutation of {len(reshape)} dimensions"
+            f"{where} transposes by T({shown(perm or '')}), expected a permutation of {len(reshape)} dimensions"
         )
     return transposed(list(range(total)), reshape, order)
 
@@ -126,7 +126,7 @@ def _split_axes(axes: dict[str, int], text: str, where: str) -> tuple[list[int],
         match = _AXIS_REF.fullmatch(piece)
         if match is None or match[1] not in axes:
             raise XlaCostError(
-                f"{where}: mesh axis {shown(piece)} found, expected one of {', '.join(axes)}"
+                f"{where}: mesh axis {shown(piece)} found, expected one of {shown(', '.join(axes))}"
             )
         size = axes[match[1]]
         before, part = (int(match[2]), int(match[3])) if match[2] else (1, size)
@@ -142,7 +142,7 @@ def _split_axes(axes: dict[str, int], text: str, where: str) -> tuple[list[int],
                       | {b * p for n, b, p in named if n == axis})  # fmt: skip
         for low, high in pairwise(cuts):
             if high % low:
-                raise XlaCostError(f"{where}: sub-axes of {axis} found that overlap")
+                raise XlaCostError(f"{where}: sub-axes of {shown(axis)} found that overlap")
             place[axis, low] = len(parts)
             parts.append(high // low)
     chosen: list[int] = []
@@ -152,5 +152,5 @@ def _split_axes(axes: dict[str, int], text: str, where: str) -> tuple[list[int],
             chosen.append(place[axis, low])
             low *= parts[place[axis, low]]
     if len(set(chosen)) != len(chosen):
-        raise XlaCostError(f"{where}: {{{text[:40]}}} found, expected each mesh axis once")
+        raise XlaCostError(f"{where}: {{{shown(text)}}} found, expected each mesh axis once")
     return parts or [1], chosen

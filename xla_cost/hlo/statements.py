@@ -67,6 +67,8 @@ _LONG_TYPE = re.compile(r"[a-z]\w*+\s*+\[[^\[\]]*+\](?:\s*+\{[^{}]*+\})?+")
 _OPCODE = re.compile(r"\s*+([a-zA-Z][\w\-]*+)\s*+(?=\()")
 #: Levels of instructions written inside one another's operands that are told apart.
 _INLINE_LEVELS = 8
+#: Another instruction on the line (a value in MLIR text also has ` = `, but no HLO type).
+_ANOTHER = re.compile(r"\s(?:ROOT\s++)?+%?+[\w.\-]++ = (?:[a-z]\w*+(?:\[|\()|\()")
 _A_STRING = re.compile(_STRING)
 _OPCODE_END = re.compile(r"[\w\-]\s*+\Z")
 _NEXT_COMMA = re.compile(r"\s*+,")
@@ -99,7 +101,7 @@ def is_whole(attributes: str) -> bool:
         attributes.count("{") == attributes.count("}")
         and attributes.count("(") == attributes.count(")")
         and attributes.count("[") == attributes.count("]")
-        and " = " not in attributes
+        and (" = " not in attributes or _ANOTHER.search(attributes) is None)
         and "//" not in attributes
         and attributes[-1:] not in (",", " ", "\t", "=", "")
     )
