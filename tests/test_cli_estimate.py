@@ -267,3 +267,12 @@ def test_demo_prints_ours_beside_the_study(capfd, tmp_path):
     assert abs(short["copper_comm_s"]["deviation"]) < 0.07
     assert abs(short["photonic_comm_s"]["deviation"]) < 0.07
     assert points[3]["request"]["attention"] == "flash"
+
+
+def test_trace_is_written_in_both_formats(capfd, tmp_path):
+    events, packets = tmp_path / "t.json", tmp_path / "t.perfetto-trace"
+    for target in (events, packets):
+        assert run(capfd, *TINY, "--quiet", "--trace", str(target))[0] == 0
+    names = {event["name"] for event in json.loads(events.read_text())["traceEvents"]}
+    assert any(name.startswith("dot_general") for name in names)
+    assert packets.stat().st_size > 0

@@ -52,7 +52,7 @@ def estimate(
     = False,
     json: Annotated[str, typer.Option("--json", help="write JSON to a file, - for standard output")]
     = "",
-    trace: Annotated[str, typer.Option(help="write the timeline as JSON that Perfetto opens")] = "",
+    trace: Annotated[str, typer.Option(help="timeline for Perfetto; X.json: trace events")] = "",
     top: Annotated[int, typer.Option(help="rows of the longer tables")] = 8,
     quiet: Annotated[bool, typer.Option("--quiet", help="no tables, only the files asked for")]
     = False,
@@ -203,8 +203,12 @@ def _write_files(
         made_by = provenance(sys.argv[1:], {"facts": dict(facts)})
         answer = {**answer, "findings": [finding_json(finding) for finding in found]}
         write_json(json, estimate_json(answer, estimates, comparison, made_by))
-    if trace:
-        from xla_cost.price.trace import write_trace
+    if trace.endswith(".json"):
+        from xla_cost.price.trace import write_trace as write_json_trace
+
+        write_json_trace(trace, estimates[0])
+    elif trace:
+        from xla_cost.report.trace import write_trace
 
         write_trace(trace, estimates[0])
 

@@ -193,7 +193,12 @@ def assumptions(program: Program, policy: Policy, facts: Mapping[str, object]) -
         found += [str(note) for note in notes]
     padding = facts.get("padding", {})
     if isinstance(padding, Mapping):
-        found += [f"padding: {k.replace('_', ' ')} {v:.2%}" for k, v in padding.items() if v]
+        found += [
+            f"padding: {name.replace('_', ' ')} "
+            + (f"{value:.2%}" if name.endswith("share") else f"{value:g}")
+            for name, value in padding.items()
+            if value
+        ]
     made_by = dict(program.provenance)
     if "jax" in made_by:
         found.append(f"partitioned by XLA in jax {made_by['jax']}, target {made_by['target']}")
