@@ -66,20 +66,9 @@ def network_points() -> list[Point]:
     return [*_rack_points(), *_node_points(), *_deepep_points(), *_nvlink_points()]
 
 
-def with_role(machine: Machine, role: str) -> Machine:
-    """`machine` whose all-to-all inside the pod is the kernel measured for `role`."""
-    tier = machine.scale_up
-    fit = tier.fit(role)
-    if fit is None:
-        return machine
-    others = tuple(one for one in tier.collectives if one.kind != "all-to-all")
-    changed = replace(tier, collectives=(*others, replace(fit, kind="all-to-all")))
-    return replace(machine, tiers=(changed, *machine.tiers[1:]))
-
-
 def seconds(
     machine: Machine, kind: CollectiveKind, devices: int, vector_bytes: float,
-    policy: NetworkPolicy = CALIBRATED,
+    policy: NetworkPolicy = CALIBRATED, role: str = "",
 ) -> float:  # fmt: skip
     """Of one collective over devices 0 to `devices` - 1, with the message as NCCL counts it."""
     share = devices if kind == "all-gather" else 1
@@ -87,7 +76,7 @@ def seconds(
     collective = Collective(
         kind, DeviceGroups.everyone(devices), payload, int(vector_bytes), "bf16"
     )
-    return collective_time(collective, machine, policy).seconds
+    return collective_time(collective, machine, policy, role=role).seconds
 
 
 def bus_gbps(kind: CollectiveKind, devices: int, vector_bytes: float, time_s: float) -> float:
@@ -144,9 +133,7 @@ def _deepep_points() -> list[Point]:
         ):
             row_bytes = tokens * HIDDEN * width
             copies = distinct_places(TOP_K, places)
-            time_s = seconds(
-                with_role(machine, role), "all-to-all", devices, row_bytes * TOP_K, policy
-            )
+            time_s = seconds(machine, "all-to-all", devices, row_bytes * TOP_K, policy, role)
             predicted = row_bytes * copies / time_s / 1e9
             points.append(
                 Point("deepep", f"{role}, EP{devices}", machine.name, "GB/s", measured, predicted,
@@ -162,7 +149,7 @@ def _nvlink_points() -> list[Point]:
     for devices, row in _NVLINK_MS.items():
         for role, measured, width in zip(("dispatch", "combine"), row, (0.5625, 2.0), strict=True):
             vector = tokens * TOP_K * HIDDEN * width
-            time_s = seconds(with_role(machine, role), "all-to-all", devices, vector)
+            time_s = seconds(machine, "all-to-all", devices, vector, role=role)
             points.append(
                 Point("nvlink all-to-all", f"{role}, EP{devices}", machine.name, "ms", measured,
                       time_s * 1e3, _NVLINK)

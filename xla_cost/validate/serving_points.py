@@ -5,12 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from xla_cost.machine import load
+from xla_cost.policy import Policy, policy
 from xla_cost.price import price
 from xla_cost.programs import Request, model_program
-from xla_cost.validate.network_points import HIDDEN, with_role
 from xla_cost.validate.points import Point
-
-__all__ = ["HIDDEN", "Prefill", "prefill_points", "prefill_tokens_per_s"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +36,14 @@ PREFILLS = (
 )  # fmt: skip
 
 
+def serving_policy() -> Policy:
+    """`calibrated`, with the dispatch of DeepEP and its like: a token once to each device.
+
+    At most four nodes per token: DeepSeek's group-limited routing.
+    """
+    return policy("calibrated", dedup="device", top_k=8, max_pods=4)
+
+
 def request(case: Prefill) -> Request:
     """The program of one deployment: every device its own prompts, experts over all."""
     return Request(
@@ -53,10 +59,9 @@ def request(case: Prefill) -> Request:
 
 
 def prefill_tokens_per_s(case: Prefill) -> float:
-    """Predicted prompt tokens per second and GPU, all-to-alls with the measured MoE kernels."""
+    """Predicted prompt tokens per second and GPU."""
     program = model_program(request(case)).program
-    machine = with_role(load(case.machine), "dispatch")
-    return case.tokens_per_gpu / price(program, machine).latency_s
+    return case.tokens_per_gpu / price(program, load(case.machine), serving_policy()).latency_s
 
 
 def prefill_points() -> list[Point]:

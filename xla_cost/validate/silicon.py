@@ -15,8 +15,8 @@ from xla_cost.errors import XlaCostError
 from xla_cost.machine import load
 from xla_cost.price import price
 from xla_cost.programs import Request, model_program
-from xla_cost.validate.network_points import with_role
 from xla_cost.validate.points import Point
+from xla_cost.validate.serving_points import serving_policy
 
 _MODELS = ("deepseek-ai/DeepSeek-R1", "deepseek-ai/DeepSeek-V3")
 _MACHINE = {folder: name for name, folder in FOLDERS.items()}
@@ -79,13 +79,12 @@ def decode_points(report: Callable[[str], None] = lambda text: None) -> Iterator
         except XlaCostError as error:
             report(f"{case.identity}: left out, {error}")
             continue
-        machine = with_role(load(case.machine), "dispatch")
-        predicted_ms = price(program, machine).latency_s * 1e3
+        latency_s = price(program, load(case.machine), serving_policy()).latency_s
         kind = "data-parallel" if case.data_parallel else "head-parallel"
         name = f"{kind} attention, {case.ranks} ranks, batch {case.batch}, KV {case.length}"
         yield Point(
             "decode tpot", f"{name}, {case.number_format} [{case.identity}]", case.machine, "ms",
-            case.tpot_ms, predicted_ms, source,
+            case.tpot_ms, latency_s * 1e3, source,
         )  # fmt: skip
 
 
