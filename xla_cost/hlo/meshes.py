@@ -45,7 +45,8 @@ def iota(dims: Sequence[int], reshape: Sequence[int], perm: str | None, where: s
     order = list(range(len(reshape))) if perm is None else numbers(perm)
     if sorted(order) != list(range(len(reshape))):
         raise XlaCostError(
-            f"{where} transposes by T({shown(perm or '')}), expected a permutation of {len(reshape)} dimensions"
+            f"{where} transposes by T({shown(perm or '')}), "
+            f"expected a permutation of {len(reshape)} dimensions"
         )
     return transposed(list(range(total)), reshape, order)
 
