@@ -17,8 +17,15 @@ _HIDDEN = -1e30
 
 
 def stripe_positions(step: Step) -> Array:
-    """Positions [query stripes, positions] of the gathered stream."""
+    """Positions [query stripes, positions] of the stream that keys are made from.
+
+    Where the hidden state is gathered over the sequence ranks, theirs lie one after the other.
+    """
     layout = step.layout
+    if layout.hidden_gather:
+        shape = (layout.seq_ranks, layout.positions)
+        rank, local = (lax.broadcasted_iota(jnp.int32, shape, dim) for dim in (0, 1))
+        return (local * layout.seq_ranks + rank).reshape(1, -1)
     stripes = layout.size(layout.query_axes)
     rank = step.comm.rank(layout.latent_axes) * stripes + lax.iota(jnp.int32, stripes)
     return lax.iota(jnp.int32, layout.positions) * layout.seq_ranks + rank[:, None]

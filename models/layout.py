@@ -57,6 +57,8 @@ class Layout:
     rows: int  # sequences of one attention group
     positions: int  # positions per sequence (prefill: computed; decode: cache slots)
     tokens: int  # residual tokens
+    #: format in which the hidden state is gathered over the sequence axes; "": latents are
+    hidden_gather: str = ""
 
     def size(self, axes: Axes) -> int:
         """Devices along `axes`."""
@@ -185,6 +187,7 @@ def resolve(workload: Workload, plan: Plan, mesh_shape: tuple[int, ...]) -> Layo
         rows=rows,
         positions=positions,
         tokens=tokens,
+        hidden_gather="" if decode else plan.hidden_gather,
     )
 
 
@@ -229,7 +232,7 @@ def _split_axes(
                 parts[axis].append(("queries", rest))
             else:
                 tokens *= rest
-        batch = _batch_part(workload, sequences, tokens)
+        batch = 1 if plan.hidden_gather else _batch_part(workload, sequences, tokens)
         sequences *= batch
         parts[axis] = [("batch", batch), ("seq", tokens // batch), *parts[axis]]
         parts[axis].append(("heads", whole_heads))

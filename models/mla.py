@@ -16,6 +16,7 @@ from jax import lax
 
 from xla_cost.models.attend import Angles, attend_causal, attend_to_cache
 from xla_cost.models.config import ModelConfig
+from xla_cost.models.formats import DTYPES
 from xla_cost.models.layers import Array, RMSNorm, Rotation, contract, parameter, project
 from xla_cost.models.step import Step
 
@@ -60,17 +61,25 @@ class LatentAttention(nnx.Module):  # type: ignore[misc]
         own = lax.dynamic_index_in_dim(stream, stripe, keepdims=False) if stripes > 1 else stream[0]
 
         query = self._queries(own, angles.queries, step)
+        if layout.hidden_gather:
+            with jax.named_scope("hidden_gather"):
+                sent = stream.astype(getattr(jnp, DTYPES[layout.hidden_gather]))
+                stream = comm.all_gather(sent, layout.latent_axes, dim=2)
         latents = self._latents(stream, angles.keys, step)
         cache = latents[0]
+        if layout.hidden_gather:
+            first = comm.rank(layout.latent_axes) * positions
+            cache = lax.dynamic_slice_in_dim(cache, first, positions, axis=1)
         if stripes > 1:
             cache = lax.dynamic_index_in_dim(latents, stripe, keepdims=False)
         start = comm.rank(layout.head_axes) * layout.tokens
         cache = cache.reshape(rows * positions, config.latent_dim)
         cache = lax.dynamic_slice_in_dim(cache, start, layout.tokens)
 
-        latents = jnp.moveaxis(latents, 0, 1).reshape(rows, stripes * positions, config.latent_dim)
-        with jax.named_scope("latent_gather"):
-            latents = comm.all_gather(latents, layout.latent_axes, dim=1)
+        latents = jnp.moveaxis(latents, 0, 1).reshape(rows, -1, config.latent_dim)
+        if not layout.hidden_gather:
+            with jax.named_scope("latent_gather"):
+                latents = comm.all_gather(latents, layout.latent_axes, dim=1)
         latents = latents.astype(step.result)
         keys, values = self._expand(latents, step)
         mixed = attend_causal(query, keys, values, step)  # [rows, heads, positions, v]

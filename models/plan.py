@@ -35,6 +35,9 @@ class Plan:
     remainder: Literal["pad", "queries", "tokens"] = "pad"
     axis_order: tuple[str, ...] = MESH_AXES
     automatic: bool = False
+    #: number format in which the whole hidden state is gathered over the `tokens` axes to make
+    #: keys and values; those axes then split positions only. "": the latents are gathered
+    hidden_gather: str = ""
 
     def __post_init__(self) -> None:
         if sorted(self.axis_order) != sorted(MESH_AXES):
@@ -87,6 +90,13 @@ PLANS: dict[str, Plan] = {
             "study, partitioned by XLA from sharding constraints instead of by hand; to compare",
             _STUDY,
             automatic=True,
+        ),
+        Plan(
+            "study-gathered",
+            "study, but x splits only the sequence, and keys and values are made from the hidden "
+            "state, gathered over x in fp8 (reading 2 of the reference study)",
+            _STUDY,
+            hidden_gather="fp8",
         ),
         Plan(
             "hybrid",

@@ -9,6 +9,7 @@ import pytest
 from flax import nnx
 from models_numpy import forward
 
+from xla_cost import models
 from xla_cost.models import Workload, build, get_config, get_formats, get_plan
 from xla_cost.models.arrange import arrange_ids, decode_cache, pad_weights, prefill_cache
 from xla_cost.models.build import abstract_model
@@ -155,6 +156,16 @@ def test_automatic_partitioning_gives_the_same_numbers():
     logits, *_ = decoded("study-auto", (2, 4, 1), cache)
     np.testing.assert_allclose(logits, expected(TINY)[0], rtol=3e-4, atol=3e-4)
     assert dropped == 0
+
+
+def test_keys_from_the_gathered_hidden_state_give_the_same_numbers(monkeypatch):
+    exact = replace(get_plan("study-gathered"), hidden_gather="fp32")
+    monkeypatch.setitem(models.PLANS, "exact", exact)
+    want, want_caches = expected(TINY, SEQ - 1)
+    logits, caches, _ = prefilled("exact", (4, 2, 1))
+    np.testing.assert_allclose(logits, want, rtol=2e-4, atol=2e-4)
+    for name, want_cache in want_caches.items():
+        np.testing.assert_allclose(caches[name], want_cache, rtol=2e-4, atol=2e-4)
 
 
 @pytest.mark.parametrize("config", VARIANTS.values(), ids=VARIANTS.keys())

@@ -14,10 +14,11 @@ from xla_cost.errors import XlaCostError
 
 #: How a group that spans tiers moves its data (formulas in `xla_cost.network`):
 #: `study`: bandwidth inside the pod plus the unsharded payload across it (what the reference
-#: study's cells imply); `flat`: one ring or direct exchange at the pace of its slowest link;
+#: study's cells imply, first reading); `reading-2`: the second reading, for programs that gather
+#: over the slow axis; `flat`: one ring or direct exchange at the pace of its slowest link;
 #: `hierarchical`: shard inside the pod first, then cross; `best`: the cheapest that the
 #: machine may use.
-NetworkRule = Literal["study", "flat", "hierarchical", "best"]
+NetworkRule = Literal["study", "reading-2", "flat", "hierarchical", "best"]
 
 
 @dataclass(frozen=True, slots=True)

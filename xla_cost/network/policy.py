@@ -56,6 +56,7 @@ POLICIES: Mapping[str, NetworkPolicy] = {
 }
 _FROM_RULE: Mapping[NetworkRule, CrossRule] = {
     "study": "reading-1",
+    "reading-2": "reading-2",
     "flat": "flat-ring",
     "hierarchical": "hierarchical",
     "best": "best",
@@ -76,7 +77,7 @@ def network_policy(choice: str | Policy | NetworkPolicy) -> NetworkPolicy:
             latency=choice.latency,
             fitted=choice.network_rates == "fitted",
             any_algorithm=choice.network == "best",
-            concurrent_tiers=choice.network != "study",
+            concurrent_tiers=choice.network not in ("study", "reading-2"),
             imbalance=choice.expert_imbalance,
             dedup=choice.dedup,
             top_k=choice.top_k,

@@ -114,7 +114,16 @@ READINGS: Mapping[str, Reading] = {
         ),
         Reading(
             "reading-2",
-            "y stays inside a pod; automatic partitioning gathers the hidden state over x",
+            "y stays inside a pod; x splits the sequence, and the whole hidden state is gathered "
+            "over it, across racks, at one byte per element, to make keys and values",
+            _Y_IN_POD,
+            plan="study-gathered",
+            network="reading-2",
+        ),
+        Reading(
+            "automatic",
+            "the meshes of reading 2 with every collective left to XLA's partitioner, which "
+            "gathers far more: it makes no all-to-all of dispatch and combine",
             _Y_IN_POD,
             plan="study-auto",
             network="study",
