@@ -293,6 +293,10 @@ def test_littles_law_is_exact() -> None:
     assert run.sent == run.finished == len(run.samples) == 200
     # integral of the requests in flight = sum of their times in the system, to the tick
     assert run.end["in_flight"] == sum(finish - sent for _, _, sent, _, finish, _, _ in run.samples)
+    # and the gaps between tokens add up to the time from first to last token
+    gaps = sum(finish - first for _, _, _, first, finish, _, _ in run.samples)
+    assert run.meter.itl.total == 1024 * gaps
+    assert run.meter.itl.weight == 1024 * sum(row[2] - 1 for row in rows)
     assert run.end["prefill_tokens"] == sum(row[1] for row in rows)
     assert run.end["decoded_units"] == 1024 * sum(row[2] - 1 for row in rows)
 

@@ -101,7 +101,10 @@ def _curves(
     rooms: list[int] = []
     if asked.role != "decode":
         budget = max(asked.token_budget, typical)
-        made = prefill_worker(points, typical, budget, max(prompts[1], typical))
+        # a chunk may be any part of a prompt, and a cached prefix leaves a part too
+        whole = not asked.chunked and not load.prefix_hit_rate and load.trace is None
+        shortest = min(prompts[0], typical) if whole else 1
+        made = prefill_worker(points, typical, budget, shortest, max(prompts[1], typical))
         curves, checks = made.curves, made.checks
         rooms.append(made.kv_tokens)
     if asked.role != "prefill":

@@ -162,11 +162,20 @@ class Workers:
 
 
 def prefill_worker(
-    points: Points, typical: int, max_tokens: int, longest: int | None = None
+    points: Points,
+    typical: int,
+    max_tokens: int,
+    shortest: int | None = None,
+    longest: int | None = None,
 ) -> Workers:
-    """Curves for batches up to `max_tokens`, exact at whole prompts of `typical` tokens."""
+    """Curves for batches up to `max_tokens`, exact at whole prompts of `typical` tokens.
+
+    `shortest` and `longest` prompts or chunks: `typical` where not given.
+    """
     quantum = batch_ranks(points.worker, "prefill", max(max_tokens // typical, 1), typical)
-    made = prefill_curves(points, max_tokens, typical, longest or typical, quantum)
+    made = prefill_curves(
+        points, max_tokens, typical, longest or typical, quantum, shortest or typical
+    )
     curves = LatencyCurves(
         prefill=made.time,
         prefill_energy=made.energy,

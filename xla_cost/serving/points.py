@@ -120,16 +120,17 @@ def prefill_curves(
     typical: int,
     longest: int,
     quantum: int = 1,
+    shortest: int = 1,
     tolerance: float = 0.02,
 ) -> Prefilled:
-    """Prefill curves for batches up to `max_tokens` and prompts up to `longest` tokens.
+    """Prefill curves for batches up to `max_tokens`, prompts of `shortest` to `longest` tokens.
 
     The attention term h is taken relative to prompts of `typical` tokens, where it is zero and
     the curve therefore exact for whole numbers of such prompts.
     """
     most = max(max_tokens // typical // quantum, 1)
     counts = geometric(1, most, 2) if most > 1 else [1]
-    shorter = [length for length in (typical // 16, typical // 4) if length >= 16]
+    shorter = [n for n in (typical // 16, typical // 4) if n >= 16 and 4 * n > shortest]
     lengths = sorted({*shorter, typical, *geometric(typical, max(longest, typical), 2)})
     reference = counts[-1] * quantum * typical
 
@@ -161,9 +162,9 @@ def prefill_curves(
     _refine(counts, lambda n: off(n * quantum, typical), lambda a, b: (a + b) // 2, 1)
     _refine(lengths, lambda at: off(batch_of(at), at), lambda a, b: (a + b) // 2, 64)
     time = curve(_latency)
-    points = {(max(batch_of(a) // 2, 1), a) for a in _between(lengths)} | {
-        (quantum, _even(a)) for a in _between(lengths)
-    }
+    points = {(max(batch_of(a) // 2, 1), a) for a in _between(lengths)}
+    points |= {(quantum, a) for a in _between(lengths)}
+    points |= {(n * quantum, typical) for n in range(1, counts[-1] + 2) if n not in counts}
     checks = tuple(
         Check("prefill", b, s, source("prefill", b, s).latency_s, time.batch([(s, 0)] * b))
         for b, s in sorted(points)

@@ -218,9 +218,8 @@ class Worker:
         self._schedule_end(length)
 
     def _take_joiners(self) -> None:
-        self._joined = self.joiners
+        self._joined, self.joiners = self.joiners, []
         if self._joined:
-            self.joiners = []
             for request in self._joined:
                 if self.memory.grows:
                     self.memory.release(request)  # from here on its context counts
