@@ -2,7 +2,8 @@
 
 Instructions run in the order of the text. An array lives from its instruction to its last
 use. Not counted: parameters (whoever runs the body holds them), tuples and views,
-constants, updates in place, element-wise values with one user (fused into it) and what
+constants, updates in place, element-wise values with one user (fused into it), what is
+computed from constants and positions alone (causal masks: every user makes its own) and what
 stays inside a kernel region. A nested body adds its own peak while it runs.
 """
 
@@ -22,6 +23,9 @@ _FUSES_INPUT = _FUSIBLE | {
     "reduce", "dynamic-update-slice", "slice", "transpose", "concatenate", "pad", "scatter",
     "dynamic-slice", "reverse", "select-and-scatter", "reduce-window", "map",
 }  # fmt: skip
+#: Opcodes that make values out of nothing that stands in memory, and those that pass such on.
+_FROM_NOTHING = frozenset({"constant", "iota", "partition-id", "replica-id"})
+_PASSES_ON = _FUSIBLE | {"reshape", "bitcast", "transpose", "slice", "dynamic-slice"}
 #: Opcodes whose result is their first operand's memory, updated.
 _IN_PLACE = frozenset({"dynamic-update-slice", "scatter", "while"})
 
@@ -41,11 +45,14 @@ def peak_live_bytes(
     owner = _owners(graph)
     root = graph.results
     last = _last_uses(graph, owner, region_of, root)
+    generated = _generated(graph)
     grows = [0] * (count + 1)
     shrinks = [0] * (count + 1)
     for (name, path), (start, end) in last.items():
         at = graph.index[name]
         size = shape_at(graph.shapes[name], path).bytes
+        if name in generated and name not in root:
+            continue
         if _is_virtual(graph, at, region_of, name in root):
             continue
         grows[start] += size
@@ -165,6 +172,18 @@ def _buffer(
             return (ref.producer, ref.path)
         ref = Ref(part.producer, (*part.path, *ref.path[1:]))
     return None
+
+
+def _generated(graph: Graph) -> frozenset[str]:
+    """Values made of constants and positions alone, which no one has to store."""
+    found: set[str] = set()
+    for instruction in graph.instructions:
+        opcode = instruction.opcode
+        if opcode in _FROM_NOTHING or (
+            opcode in _PASSES_ON and all(name in found for name in instruction.operands)
+        ):
+            found.add(instruction.name)
+    return frozenset(found)
 
 
 def _is_fused(graph: Graph, instruction: Instruction) -> bool:
