@@ -47,6 +47,7 @@ _PLAIN: Mapping[str, Any] = {
     if f.default is not MISSING and f.name not in ("matmuls", "matmul_opcodes", "collective")
 }
 _STRINGS = frozenset(name for name, default in _PLAIN.items() if isinstance(default, str))
+_COUNTS = frozenset(name for name, default in _PLAIN.items() if type(default) is int)
 _SCALARS = tuple(f for f in fields(Program) if f.name != "entry")
 #: Nesting of tuples in a scalar of Program (provenance: pairs).
 _PAIRS = frozenset({"provenance"})
@@ -233,6 +234,9 @@ class _Reader:
         return Body(nodes, peak, carried)
 
     def text(self, number: Any, place: str) -> str:
+        if type(number) is int and 0 <= number < len(self.strings):
+            known: str = self.strings[number]
+            return known
         found: str = self.strings[_below(number, len(self.strings), place)]
         return found
 
@@ -243,6 +247,8 @@ class _Reader:
         row = _row(data, (5, 6, 7), place)
 
         def deps(value: Any) -> tuple[int, ...]:
+            if type(value) is list and _all_below(value, index):
+                return tuple(value)
             return tuple(
                 _below(d, index, f"{place}.deps") for d in _is(value, list, f"{place}.deps")
             )
@@ -273,6 +279,13 @@ class _Reader:
     def op(self, given: Mapping[str, Any], place: str) -> dict[str, Any]:
         found: dict[str, Any] = {}
         for key, value in given.items():
+            if type(value) is int and value >= 0:  # nearly all: no name for an error is made
+                if key in _COUNTS:
+                    found[key] = value
+                    continue
+                if key in _STRINGS and value < len(self.strings):
+                    found[key] = self.strings[value]
+                    continue
             at = f"{place}.{key}"
             if key in _STRINGS:
                 found[key] = self.text(value, at)
@@ -354,6 +367,13 @@ def _natural(value: Any, place: str) -> int:
     if isinstance(value, bool) or not isinstance(value, int) or value < 0:
         raise XlaCostError(f"{place}: is {value!r}; must be a whole number >= 0")
     return value
+
+
+def _all_below(values: list[Any], limit: int) -> bool:
+    """Whether all are whole numbers >= 0 below `limit`; the loops run in C."""
+    if not values:
+        return True
+    return set(map(type, values)) == {int} and min(values) >= 0 and max(values) < limit
 
 
 def _below(value: Any, limit: int, place: str) -> int:
