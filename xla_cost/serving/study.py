@@ -29,26 +29,23 @@ STUDY_CHANGES = {
     "input tokens/s per GPU": (0.01, 0.04),
 }
 
-#: Requests one decode GPU runs at once. Not known of the study, which says that "faster prefill
-#: fills the decode batch", so there is a limit. docs/serving.md shows what others give.
-DECODE_PLACES_PER_GPU = 32
-
 
 def study_spec(
     concurrency: int = 2048,
     policy: str = "study",
     requests: int = 6144,
-    places_per_gpu: int | None = DECODE_PLACES_PER_GPU,
+    places_per_gpu: int | None = None,
     seed: int = 1,
 ) -> ServeSpec:
     """The scenario on B300.
 
     Chosen here: prefill under the study's own plan at 1x8x1; decode at 1x24x1 under
     `dp-attention`, since the study's plan keeps a copy of the latent cache on every y rank,
-    which at y = 24 leaves room for about 400 requests and takes 0.15 ms a step for each; a
-    limit on the decode batch; four prompts in a prefill batch; a request asks for its decode
-    place when it is prefilled and its first token is sent by the decode worker, so waiting for
-    decode counts as TTFT. The first `concurrency` requests fill the system and are not measured.
+    which at y = 24 leaves room for about 400 requests and takes 0.15 ms a step for each; no
+    limit on the decode batch but memory (`places_per_gpu` sets one; docs/serving.md shows what
+    that does); four prompts in a prefill batch; the first token is sent by the decode worker, so
+    waiting for it counts as TTFT. The first `concurrency` requests fill the system and are not
+    measured.
     """
     attention = "plain" if policy == "study" else "flash"
     prefill = WorkerModel(
