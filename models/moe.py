@@ -7,7 +7,8 @@ capacity factor of 1 nothing is dropped; what does not fit is dropped and counte
 from __future__ import annotations
 
 import math
-from typing import NamedTuple
+from contextlib import AbstractContextManager
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -163,7 +164,7 @@ class MixtureOfExperts(nnx.Module):  # type: ignore[misc]
 
     def __call__(self, x: Array, valid: Array, step: Step) -> tuple[Array, Array]:
         """`x` [tokens, hidden] to the same shape, and the dropped (token, expert) pairs."""
-        with jax.named_scope("router"):
+        with _kernel("router", step):
             routing = self.router(x, valid, step)
         route = _by_device if step.layout.decode else _by_expert
         out, dropped = route(self.experts, x, routing, step)
@@ -171,6 +172,14 @@ class MixtureOfExperts(nnx.Module):  # type: ignore[misc]
             with jax.named_scope("shared"):
                 out = out + self.shared(x, step.operand("experts"))
         return out, dropped
+
+
+def _kernel(name: str, step: Step) -> AbstractContextManager[Any]:
+    """A scope that real implementations run as one kernel: routing, or moving tokens to slots.
+
+    Marked where attention is a kernel as well, so a `plain` program stays as it is written.
+    """
+    return jax.named_scope(f"{name}/kernel[{name}]" if step.attention == "flash" else name)
 
 
 def fair_share(items: int, bins: int, step: Step) -> int:
@@ -185,7 +194,7 @@ def _by_expert(experts: Experts, x: Array, routing: Routing, step: Step) -> tupl
     k = config.num_experts_per_tok
     capacity = fair_share(tokens * k, config.n_routed_experts, step)
     with jax.named_scope("dispatch"):
-        with jax.named_scope("permute"):
+        with _kernel("permute", step):
             slots = assign_slots(routing.experts.reshape(-1), config.n_routed_experts, capacity)
             sent = pick(x.astype(step.operand("dispatch")), divide(slots.item_of_slot, k)[0])
             sent = sent.reshape(config.n_routed_experts, capacity, hidden)
@@ -194,7 +203,7 @@ def _by_expert(experts: Experts, x: Array, routing: Routing, step: Step) -> tupl
         done = experts(arrived, step)
     with jax.named_scope("combine"):
         back = comm.all_to_all(done.astype(step.operand("combine")), axes, split=1, concat=0)
-        with jax.named_scope("permute"):
+        with _kernel("permute", step):
             rows = back.reshape(config.n_routed_experts * capacity, hidden)
             out = combine(rows, slots.slot_of_item.reshape(tokens, k), routing, step)
     return out, slots.dropped
@@ -212,7 +221,7 @@ def _by_device(experts: Experts, x: Array, routing: Routing, step: Step) -> tupl
     local = config.n_routed_experts // ranks
     capacity = fair_share(tokens * k, ranks, step)
     with jax.named_scope("dispatch"):
-        with jax.named_scope("permute"):
+        with _kernel("permute", step):
             chosen = routing.experts.reshape(-1)
             device, expert = divide(chosen, local)
             slots = assign_slots(device, ranks, capacity)
@@ -221,7 +230,7 @@ def _by_device(experts: Experts, x: Array, routing: Routing, step: Step) -> tupl
             sent = pick(x.astype(step.operand("dispatch")), divide(slots.item_of_slot, k)[0])
             sent = jnp.concatenate([sent, bits.astype(sent.dtype)], axis=-1)
         arrived = comm.all_to_all(sent, axes, split=0, concat=0)
-        with jax.named_scope("permute"):
+        with _kernel("permute", step):
             bits = arrived[:, hidden:].astype(jnp.int32) << lax.iota(jnp.int32, local.bit_length())
             number = jnp.sum(bits, axis=-1)
             bins = jnp.where(number > 0, number - 1, local)
@@ -231,13 +240,13 @@ def _by_device(experts: Experts, x: Array, routing: Routing, step: Step) -> tupl
     with jax.named_scope("experts"):
         done = experts(sorted_rows.reshape(local, rows_per_expert, hidden), step)
     with jax.named_scope("combine"):
-        with jax.named_scope("permute"):
+        with _kernel("permute", step):
             done = done.reshape(local * rows_per_expert, hidden).astype(step.operand("combine"))
             kept = inner.slot_of_item < done.shape[0]
             done = pick(done, jnp.minimum(inner.slot_of_item, done.shape[0] - 1))
             done = jnp.where(kept[:, None], done, jnp.zeros_like(done))
         back = comm.all_to_all(done, axes, split=0, concat=0)
-        with jax.named_scope("permute"):
+        with _kernel("permute", step):
             out = combine(back, slots.slot_of_item.reshape(tokens, k), routing, step)
     return out, slots.dropped + inner.dropped
 
