@@ -265,3 +265,26 @@ def test_inspecting_imports_neither_jax_nor_numpy(model: Path) -> None:
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.splitlines()[-1] == "[]"
+
+
+UNPARTITIONED = """
+HloModule m, num_partitions=2
+
+ENTRY e {
+  a = f32[8,16]{1,0} parameter(0), sharding={devices=[2,1]<=[2]}
+  b = f32[16,4]{1,0} parameter(1)
+  d = f32[8,4]{1,0} dot(a, b), lhs_contracting_dims={1}, rhs_contracting_dims={0} SHARDING
+  ROOT n = f32[8,4]{1,0} negate(d)
+}
+"""
+
+
+@pytest.mark.parametrize(
+    ("sharding", "said"), [(", sharding={devices=[2,1]<=[2]}", True), ("", False)]
+)
+def test_a_module_before_partitioning_says_that_its_shapes_are_global(sharding, said, tmp_path):
+    path = tmp_path / "m.hlo"
+    path.write_text(UNPARTITIONED.replace(" SHARDING", sharding))
+    module = inspect_path(path)["modules"][0]
+    assert module["flops"] == 2 * 8 * 16 * 4
+    assert any("shapes are global" in warning for warning in module["warnings"]) is said
