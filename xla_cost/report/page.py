@@ -20,7 +20,7 @@ from xla_cost.report.title import title_of
 #: in the order they are joined
 SCRIPTS = (
     "core.js", "table.js", "bars.js", "timeline.js", "scopes.js", "roofline.js",
-    "estimate.js", "search.js", "heatmap.js", "serving.js", "generic.js", "main.js",
+    "estimate.js", "search.js", "heatmap.js", "serving.js", "study.js", "generic.js", "main.js",
 )  # fmt: skip
 STYLES = ("report.css", "charts.css")
 

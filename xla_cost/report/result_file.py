@@ -119,10 +119,15 @@ KINDS: Mapping[str, Mapping[str, Any]] = {
         "e2e_s": _DISTRIBUTION,
         "series": Maybe({"*": [[_ANY]]}),
     },
+    "study": {
+        "ratios": [{"model": str, "machine": str}],
+        "waterfalls": [{"machine": str, "point": str, "bars": [{"step": str, "how": str}]}],
+    },
     "inspect": {"modules": [{"file": str}], "failed": [{}]},
 }
 #: the key that only files of a kind have, first match first
 _MARKS = (
+    ("waterfalls", "study"),
     ("modules", "inspect"),
     ("points", "demo"),
     ("results", "estimate"),

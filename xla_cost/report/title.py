@@ -13,7 +13,7 @@ def title_of(result: ResultFile) -> str:
     data = result.data
     maker = {
         "estimate": _estimate, "search": _search, "sweep": _sweep, "demo": _demo,
-        "serve": _serve, "inspect": _inspect,
+        "serve": _serve, "study": _study, "inspect": _inspect,
     }.get(result.kind)  # fmt: skip
     return maker(data) if maker else f"xla-cost: {result.name.rsplit('/', 1)[-1]}"
 
@@ -42,6 +42,11 @@ def _sweep(data: Mapping[str, Any]) -> str:
 
 def _demo(data: Mapping[str, Any]) -> str:
     return f"The reference study's points: {len(data['points'])} estimates"
+
+
+def _study(data: Mapping[str, Any]) -> str:
+    machines = ", ".join(dict.fromkeys(row["machine"] for row in data["ratios"]))
+    return f"The reference study reproduced: {len(data['ratios'])} cells, {machines}"
 
 
 def _serve(data: Mapping[str, Any]) -> str:

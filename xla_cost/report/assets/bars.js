@@ -26,18 +26,19 @@ function stackedBars(rows, print, options = {}) {
           ...tipped(`${row.name}: ${options.limit || 'limit'}`, [['value', print(row.limit)]]),
         }) : null));
   });
-  return h('div', { class: 'stacks' }, legend([...colors]), lines);
+  return h('div', { class: 'stacks' }, colors.size > 1 ? legend([...colors]) : null, lines);
 }
 
 // rows: [[name, value]]; positive to the right. `print` shows a value.
 function differences(rows, print, good, bad) {
   const most = Math.max(1e-300, ...rows.map(([, value]) => Math.abs(value)));
-  return h('div', { class: 'differences' }, rows.map(([name, value]) =>
+  const oneSided = rows.every(([, value]) => value >= 0);
+  return h('div', { class: oneSided ? 'differences one-sided' : 'differences' }, rows.map(([name, value]) =>
     h('div', { class: 'difference' },
       h('span', { class: 'name', title: name }, name),
       h('div', { class: 'axis' }, h('div', {
         class: value < 0 ? 'bad' : 'good',
-        style: { width: `${(50 * Math.abs(value) / most).toFixed(2)}%` },
+        style: { width: `${((oneSided ? 100 : 50) * Math.abs(value) / most).toFixed(2)}%` },
         ...tipped(name, [[value < 0 ? bad : good, print(Math.abs(value))]]),
       })),
       h('span', { class: 'value' }, (value > 0 ? '+' : value < 0 ? '−' : '') + print(Math.abs(value))))));

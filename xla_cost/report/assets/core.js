@@ -70,7 +70,7 @@ function shownAs(name) {
   if (/bytes$/.test(name)) return show.bytes;
   if (/flops$/.test(name)) return show.flops;
   if (/_j$/.test(name)) return show.joules;
-  if (/share$|utilisation$|coverage/.test(name)) return show.share;
+  if (/share$|utilisation$|coverage|deviation$/.test(name)) return show.share;
   return show.plain;
 }
 
@@ -147,7 +147,8 @@ function sized(host, draw) {
   const redraw = () => { if (width) host.replaceChildren(draw(width)); };
   new ResizeObserver((entries) => {
     const now = Math.floor(entries[0].contentRect.width);
-    if (now && now !== width) { width = now; redraw(); }
+    // in the next frame: a new height must not change sizes while they are being told
+    if (now && now !== width) { width = now; requestAnimationFrame(redraw); }
   }).observe(host);
   return redraw;
 }

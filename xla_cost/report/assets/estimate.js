@@ -49,7 +49,7 @@ const needed = (m) => m.weights_bytes + m.kv_cache_bytes + m.peak_activation_byt
 function differenceView(answer, results) {
   const rows = list(answer.difference).filter((row) => Math.abs(row.saved_s) > 1e-6 * results[0].latency_s);
   if (!rows.length) return null;
-  return section(`Where ${results[1].machine} saves time`, `Seconds of latency, by part of the model. Left: ${results[1].machine} is slower.`,
+  return section(`Where ${results[1].machine} saves time`, `Seconds of latency, by part of the model; to the left what it loses.`,
     differences(rows.slice(0, 12).map((row) => [row.scope, row.saved_s]), show.seconds, 'saved', 'lost'));
 }
 
@@ -97,8 +97,8 @@ function collectivesTable(result) {
     tiers: [...new Set(list(c.phases).map((p) => p.tier))].join(' + ') }));
   return dataTable([
     { key: 'kind', title: 'Kind', text: true },
-    { key: 'scope', title: 'Scope', text: true },
     { key: 'seconds', title: 'Seconds', show: show.seconds, bar: true },
+    { key: 'scope', title: 'Scope', text: true },
     { key: 'exposed_s', title: 'Exposed', show: (v) => show.seconds(v || 0) },
     { key: 'executions', title: 'Times', show: (v) => show.count(v || 0) },
     { key: 'payload_bytes', title: 'Payload', show: (v) => show.bytes(v || 0) },
@@ -116,9 +116,9 @@ function opsTable(result) {
     : result.ops.map((o) => ({ ...o, all: o.seconds, seconds: o.seconds / (o.executions || 1) }));
   return dataTable([
     { key: 'name', title: 'Op', text: true, swatch: (row) => BOUND_COLOR[row.bound] || BOUND_COLOR.latency },
+    { key: 'all', title: 'Seconds in all', show: show.seconds, bar: true },
     { key: 'scope', title: 'Scope', text: true },
     { key: 'kind', title: 'Kind', text: true },
-    { key: 'all', title: 'Seconds in all', show: show.seconds, bar: true },
     { key: 'executions', title: 'Times', show: show.count },
     { key: 'seconds', title: 'Seconds each', show: show.seconds },
     { key: 'bound', title: 'Bound by', text: true },

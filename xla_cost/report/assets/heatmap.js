@@ -1,6 +1,6 @@
 // Rows of a sweep as a heat map over two of its dimensions; a click shows the rows of a cell.
 
-const DIMENSIONS = ['model', 'phase', 'seq', 'batch', 'format', 'devices', 'machine', 'policy', 'plan'];
+const DIMENSIONS = ['model', 'phase', 'seq', 'batch', 'format', 'devices', 'machine', 'policy', 'plan', 'reading', 'swept'];
 
 function sweepView(rows, title = 'Heat map') {
   rows = withRatios(rows);
@@ -49,7 +49,7 @@ function sweepView(rows, title = 'Heat map') {
     const positive = numbers.every((v) => v > 0);
     const scale = (v) => positive ? Math.log(v) : v;
     const low = Math.min(...numbers.map(scale)), high = Math.max(...numbers.map(scale));
-    const printed = state.measure === 'ratio' ? show.times : shownAs(state.measure);
+    const printed = /^(ratio|study_)/.test(state.measure) ? show.times : shownAs(state.measure);
     return h('div', { class: 'scroll' }, h('table', { class: 'map' },
       h('caption', null, `${words(state.measure)}: ${words(state.y)} down, ${words(state.x)} across`),
       h('thead', null, h('tr', null, h('th'), xs.map((x) => h('th', { scope: 'col' }, show.plain(x))))),

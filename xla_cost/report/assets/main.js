@@ -7,6 +7,7 @@ const VIEWS = {
   search: (data) => searchView(data),
   sweep: (data) => sweepView(list(data.rows)),
   serve: (data) => servingView(data),
+  study: (data) => studyView(data),
   demo: (data) => demoView(list(data.points)),
 };
 
@@ -39,7 +40,7 @@ function assumptionsOf(data) {
     summary: policy.summary || '',
     policy: Object.entries(policy).filter(([k]) => !['name', 'summary'].includes(k)).map(([k, v]) => [words(k), show.plain(v)]),
     network: Object.entries(network).filter(([k]) => k !== 'name').map(([k, v]) => [words(k), show.plain(v)]),
-    notes: [...list(facts_.notes), ...Object.entries(object(facts_.padding)).map(([k, v]) => `padding, ${words(k)}: ${typeof v === 'number' ? show.share(v) : show.plain(v)}`),
+    notes: [...list(facts_.notes), ...Object.entries(object(facts_.padding)).map(([k, v]) => `padding, ${words(k)}: ${typeof v === 'number' ? shownAs(k)(v) : show.plain(v)}`),
       ...list(first.marks)],
   };
 }

@@ -13,7 +13,7 @@ function rooflineView(result) {
       title: `FLOP/s (${computing.length} ops)`, rows: computing, xName: 'FLOP per byte', yName: 'FLOP/s',
       x: (t) => (t.flops + (t.vector_flops || 0)) / t.bytes,
       y: (t) => (t.flops + (t.vector_flops || 0)) / t.seconds,
-      xShow: (v) => three(v), yShow: show.flopRate, roofs: computeRoofs,
+      xShow: (v) => scaled(v, ['', 'k', 'M', 'G', 'T']).trim(), yShow: show.flopRate, roofs: computeRoofs,
     },
     bytes: {
       title: `bytes/s (all ${moving.length} ops)`, rows: moving, xName: 'bytes per execution', yName: 'bytes/s',
@@ -51,14 +51,14 @@ function rooflineView(result) {
     const out = svg('svg', { width, height, class: 'chart', role: 'img', 'aria-label': `${picture.yName} over ${picture.xName}` });
     out.append(grid(x0, x1, y0, y1, px, py, width, height, picture));
     const clip = (v) => Math.max(v, y0);
-    const taken = [];
+    const taken = [], names = [];
     for (const line of [...lines].sort((a, b) => b.points.at(-1)[1] - a.points.at(-1)[1])) {
       const points = line.points.map(([a, b]) => b < y0 ? [a * y0 / b, y0] : [a, b]);
       out.append(svg('polyline', { class: 'roof', points: points.map(([a, b]) => `${px(a)},${py(clip(b))}`).join(' ') }));
       let at = py(clip(line.points.at(-1)[1])) - 5;
       while (taken.some((t) => Math.abs(t - at) < 12)) at += 12;
       taken.push(at);
-      out.append(svg('text', { class: 'roof-name', x: width - PLOT.right - 4, y: Math.max(11, at), 'text-anchor': 'end' }, line.name));
+      names.push(svg('text', { class: 'roof-name', x: width - PLOT.right - 4, y: Math.max(11, at), 'text-anchor': 'end' }, line.name));
     }
     const weight = (t) => t.seconds * (t.executions || 1), heaviest = Math.max(...rows.map(weight));
     for (const task of [...rows].sort((a, b) => weight(b) - weight(a))) {
@@ -70,6 +70,7 @@ function rooflineView(result) {
           ['bound by', task.bound], ['one execution', show.seconds(task.seconds)],
           ['executions', show.count(task.executions)], ['in all', show.seconds(weight(task))]]) }));
     }
+    out.append(...names);
     return out;
   }
 
@@ -94,7 +95,7 @@ function grid(x0, x1, y0, y1, px, py, width, height, picture) {
   };
   for (const v of steps(x0, x1, Math.max(3, Math.floor(width / 80)))) {
     group.append(svg('line', { x1: px(v), x2: px(v), y1: PLOT.top, y2: height - PLOT.bottom }),
-      svg('text', { x: px(v), y: height - PLOT.bottom + 15, 'text-anchor': 'middle' }, picture.xShow(v)));
+      svg('text', { x: Math.min(px(v), width - 22), y: height - PLOT.bottom + 15, 'text-anchor': 'middle' }, picture.xShow(v)));
   }
   for (const v of steps(y0, y1, 8)) {
     group.append(svg('line', { x1: PLOT.left, x2: width - PLOT.right, y1: py(v), y2: py(v) }),

@@ -35,12 +35,14 @@ function flameView(result) {
       depth = Math.max(depth, level);
       blocks.push(block(node, x, wide, level, value));
       const total = value(node.row) || 1;
+      const inside = [];
       let at = x;
       for (const child of [...node.children].sort((a, b) => value(b.row) - value(a.row))) {
         const own = wide * value(child.row) / total;
-        if (own >= 1.5) pending.push([child, at, own, level + 1]);
+        if (own >= 1.5) inside.push([child, at, own, level + 1]);
         at += own;
       }
+      pending.push(...inside.reverse());
     }
     return svg('svg', { width, height: (depth + 1) * FLAME_ROW, class: 'chart', role: 'img',
       'aria-label': 'Cost by scope' }, blocks);
@@ -74,7 +76,7 @@ function flameView(result) {
 function treeOf(rows) {
   const nodes = new Map();
   for (const row of rows) {
-    nodes.set(row.scope, { path: row.scope, name: row.scope.split('/').pop(), row, children: [], parent: null });
+    nodes.set(row.scope, { path: row.scope, name: row.scope.split('/').pop().replace(/^kernel\[(\w+).*$/, '$1'), row, children: [], parent: null });
   }
   if (!nodes.has('')) nodes.set('', { path: '', name: '', row: total(rows), children: [], parent: null });
   for (const node of nodes.values()) {

@@ -4,6 +4,24 @@ const LATENCIES = [['ttft_s', 'time to first token'], ['tpot_s', 'time per outpu
   ['inter_token_s', 'inter-token time'], ['e2e_s', 'end to end'], ['wait_outside_s', 'waiting to be sent']];
 
 function servingView(data) {
+  const others = list(data.against).filter((one) => one && one.ttft_s && one.tpot_s && one.e2e_s);
+  return [
+    others.length ? servingComparison([data, ...others]) : null,
+    ...[data, ...others].flatMap((one) => [
+      others.length ? h('h2', { class: 'divider' }, one.machine || 'as specified') : null, ...oneServing(one)]),
+    list(data.study).length ? section('Changes beside the study', null, dataTable(columnsOf(data.study), data.study, {})) : null,
+    ...genericView(Object.fromEntries(['curve_checks', 'pools'].filter((k) => data[k]).map((k) => [k, data[k]]))),
+  ];
+}
+
+function servingComparison(runs) {
+  const rows = [['time to first token, p50', (r) => r.ttft_s.p50], ['time to first token, p99', (r) => r.ttft_s.p99],
+    ['time per output token, p50', (r) => r.tpot_s.p50], ['end to end, p50', (r) => r.e2e_s.p50]];
+  return section('Machines beside each other', null, rows.map(([name, of]) => [h('h3', null, name),
+    stackedBars(runs.map((run, i) => ({ name: run.machine || 'as specified', parts: [[name, of(run), streamColor(i)]] })), show.seconds)]));
+}
+
+function oneServing(data) {
   const rest = Object.entries(data).filter(([, v]) => typeof v === 'number' || typeof v === 'string' || v === null);
   const batch = object(data.decode_batch);
   return [
@@ -62,19 +80,19 @@ function seriesView(series) {
   }));
 }
 
-function lineChart(points, width, name, color) {
+function lineChart(points, width, name, color, print = show.seconds) {
   const height = 130, left = 40, bottom = 20;
   const x1 = Math.max(1e-9, ...points.map((p) => p[0])), y1 = Math.max(1e-9, ...points.map((p) => p[1]));
   const x = (v) => left + (width - left - 8) * v / x1, y = (v) => 8 + (height - bottom - 8) * (1 - v / y1);
   const out = svg('svg', { width, height, class: 'chart', role: 'img', 'aria-label': words(name) });
   out.append(svg('g', { class: 'axis' }, [0, y1 / 2, y1].map((v) => [svg('line', { x1: left, x2: width - 8, y1: y(v), y2: y(v) }),
     svg('text', { x: left - 4, y: y(v) + 4, 'text-anchor': 'end' }, three(v))]),
-  svg('text', { x: left, y: height - 4 }, '0 s'), svg('text', { x: width - 8, y: height - 4, 'text-anchor': 'end' }, show.seconds(x1))),
+  svg('text', { x: left, y: height - 4 }, print(0)), svg('text', { x: width - 8, y: height - 4, 'text-anchor': 'end' }, print(x1))),
   svg('polyline', { class: 'line', style: { stroke: color }, points: points.map(([a, b]) => `${x(a).toFixed(1)},${y(b).toFixed(1)}`).join(' ') }));
   out.addEventListener('pointermove', (event) => {
     const at = (event.clientX - out.getBoundingClientRect().left - left) / (width - left - 8) * x1;
     const near = points.reduce((a, b) => Math.abs(b[0] - at) < Math.abs(a[0] - at) ? b : a, points[0]);
-    if (near) showTip(event, words(name), [['at', show.seconds(near[0])], ['value', three(near[1])]]);
+    if (near) showTip(event, words(name), [['at', print(near[0])], ['value', three(near[1])]]);
   });
   out.addEventListener('pointerleave', hideTip);
   return out;

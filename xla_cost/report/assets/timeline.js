@@ -114,7 +114,7 @@ function timelineView(result) {
   function block(event, left, width, top) {
     const task = tasks[event.task];
     const color = event.stream ? streamColor(event.stream) : BOUND_COLOR[task.bound] || BOUND_COLOR.compute;
-    const label = (task.scope.split('/').pop() || task.name);
+    const label = (task.scope.split('/').pop() || task.name).replace(/^kernel\[(\w+).*$/, '$1');
     const short = width > 34 ? label.slice(0, Math.floor((width - 8) / 6.4)) : '';
     return svg('g', { class: 'event', tabindex: width > 3 ? 0 : null, ...tipped(task.name, () => describe(event)) },
       svg('rect', { x: left, y: top + 15, width, height: LANE - 20, fill: color, rx: width > 6 ? 2 : 0 }),
