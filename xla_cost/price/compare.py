@@ -124,6 +124,11 @@ class Comparison:
         lines += [f"  {row.scope}: {seconds_text(row.saved_s)} saved" for row in self.by_scope[:3]]
         return "\n".join(lines)
 
+    def _repr_html_(self) -> str:
+        from xla_cost.price.frames import comparison_html
+
+        return comparison_html(self)
+
 
 def compare(first: Estimate, second: Estimate) -> Comparison:
     """`first` against `second`; see Comparison."""

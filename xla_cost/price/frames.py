@@ -14,6 +14,7 @@ from xla_cost.units import bytes_text, seconds_text
 if TYPE_CHECKING:
     import pandas as pd
 
+    from xla_cost.price.compare import Comparison
     from xla_cost.price.estimate import Estimate
 
 _TABLES: dict[str, type[OpCost | CollectiveCost | ScopeCost | Event]] = {
@@ -59,4 +60,35 @@ def html(estimate: Estimate) -> str:
         f"<table><caption>{escape(title)}</caption>{rows}</table>"
         "<table><thead><tr><th>part</th><th>compute</th><th>network</th><th>exposed</th></tr>"
         f"</thead><tbody>{parts}</tbody></table>"
+    )
+
+
+def comparison_html(comparison: Comparison) -> str:
+    """Ratio, factors and the parts that make it, both machines side by side; names escaped."""
+    first, second = comparison.first, comparison.second
+    factors = " x ".join(f"{name} {value:.2f}" for name, value in comparison.split.items())
+    title = (
+        f"{first.program.name}: {second.machine.name} is {comparison.ratio:.2f} times as fast as "
+        f"{first.machine.name}{f' = {factors}' if factors else ''}"
+    )
+    rows = [
+        ("latency", first.latency_s, second.latency_s),
+        ("compute", first.compute_s, second.compute_s),
+        ("network", first.comm_s, second.comm_s),
+        ("exposed network", first.exposed_comm_s, second.exposed_comm_s),
+    ]
+    body = "".join(
+        f"<tr><th>{escape(name)}</th><td>{escape(seconds_text(one))}</td>"
+        f"<td>{escape(seconds_text(two))}</td></tr>"
+        for name, one, two in rows
+    )
+    saved = "".join(
+        f"<tr><td>{escape(row.scope)}</td><td>{escape(seconds_text(row.saved_s))}</td></tr>"
+        for row in comparison.by_scope[:8]
+    )
+    return (
+        f"<table><caption>{escape(title)}</caption><thead><tr><th></th>"
+        f"<th>{escape(first.machine.name)}</th><th>{escape(second.machine.name)}</th></tr></thead>"
+        f"<tbody>{body}</tbody></table>"
+        f"<table><thead><tr><th>part</th><th>saved</th></tr></thead><tbody>{saved}</tbody></table>"
     )

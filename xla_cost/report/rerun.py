@@ -19,8 +19,9 @@ from xla_cost.report.differences import differences
 from xla_cost.report.recompute import Recomputed, recompute
 from xla_cost.report.result_file import ResultFile
 
-#: commands whose whole run is repeated. None of them imports code that its arguments name.
-REPEATED = ("search", "sweep", "serve", "study", "inspect", "validate")
+#: commands whose whole run is repeated. With _PLACES left out none of them imports code that its
+#: arguments name, or writes to a place that they name: a file from a stranger can only read.
+REPEATED = ("search", "sweep", "serve", "study", "inspect")
 #: options with a value that say where results go or what computes them, not what they are
 _PLACES = ("--json", "--out", "--trace", "--cluster", "--processes")
 
@@ -83,7 +84,7 @@ def _repeat(result: ResultFile) -> Any:
     arguments = _arguments(result)
     with tempfile.TemporaryDirectory(prefix="xla-cost-rerun-") as folder:
         path = Path(folder) / "result.json"
-        places = ["--json", str(path), "--quiet"]
+        places = ["--json", str(path)]
         if arguments[0] in ("sweep", "study"):
             places += ["--out", str(Path(folder) / "out")]
         said = io.StringIO()

@@ -6,7 +6,7 @@ It knows nothing of models: a `Problem` says what can be built and how.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -28,6 +28,9 @@ class Problem(Protocol):
 
     def bound_s(self, candidate: Candidate, machine: Machine, policy: Policy) -> float:
         """A latency that no program of `candidate` can beat on `machine`."""
+
+    def least_bytes(self, candidate: Candidate) -> float:
+        """Memory per device that no program of `candidate` does without."""
 
     def cached(self, candidate: Candidate) -> Lowered | None:
         """The program if an earlier run left it in the cache; never partitions."""
@@ -70,6 +73,11 @@ class SearchResult:
         """Candidates that were priced, whether or not they fit in memory."""
         return self.lowered + self.from_cache
 
+    def _repr_html_(self) -> str:
+        from xla_cost.search.result import search_html
+
+        return search_html(self)
+
 
 @dataclass
 class _Account:
@@ -90,29 +98,35 @@ class _Account:
 
     def take(self, candidate: Candidate, lowered: Lowered) -> None:
         if isinstance(lowered, str):
-            self.rejected.append(Rejected(candidate, lowered))
+            self.reject(candidate, lowered)
             return
         estimate = price(lowered, self.machine, self.policy)
         memory = estimate.memory
         if self.need_fit and not memory.fits:
-            need = memory.weights_bytes + memory.kv_cache_bytes + memory.peak_activation_bytes
-            self.rejected.append(
-                Rejected(
-                    candidate,
-                    f"needs {need / 1e9:.0f} GB per device, "
-                    f"{self.machine.name} has {memory.capacity_bytes / 1e9:.0f} GB",
-                )
-            )
+            self.reject(candidate, f"needs {self._against_capacity(memory.needed_bytes)}")
             return
         self.ranking.append(Ranked(candidate, estimate))
+
+    def reject(self, candidate: Candidate, why: str) -> None:
+        self.rejected.append(Rejected(candidate, why))
+
+    def too_large(self, candidate: Candidate, least_bytes: float) -> bool:
+        if not self.need_fit or least_bytes <= self.machine.memory_capacity_bytes:
+            return False
+        self.reject(candidate, f"needs at least {self._against_capacity(least_bytes)}")
+        return True
+
+    def _against_capacity(self, need_bytes: float) -> str:
+        return (
+            f"{need_bytes / 1e9:.0f} GB per device, {self.machine.name} has "
+            f"{self.machine.memory_capacity_bytes / 1e9:.0f} GB"
+        )
 
     def beaten(self, candidate: Candidate, bound_s: float) -> bool:
         limit_s = self.threshold_s()
         if bound_s <= limit_s:
             return False
-        self.rejected.append(
-            Rejected(candidate, f"cannot beat {limit_s:.4g} s: its lower bound is {bound_s:.4g} s")
-        )
+        self.reject(candidate, f"cannot beat {limit_s:.4g} s: its lower bound is {bound_s:.4g} s")
         return True
 
 
@@ -132,51 +146,70 @@ def search(
     Pruning by bound never changes the best `top`: a candidate is skipped only when a
     latency it cannot beat is above the `top`-th best found. `progress(done, total)` is
     called after each candidate. With `need_fit` a candidate that exceeds the memory is
-    rejected with both figures. `workers` lower what is not cached; without them this process.
+    rejected with both figures. For given `workers` the whole result is the same every time,
+    whichever of them is faster. `workers` lower what is not cached; without them this process.
     """
     start = time.perf_counter()
     account = _Account(machine, policy, top, need_fit, [], [])
-    possible: list[tuple[float, Candidate]] = []
-    for candidate in candidates:
-        why = problem.reject(candidate)
-        if why is None:
-            possible.append((problem.bound_s(candidate, machine, policy), candidate))
-        else:
-            account.rejected.append(Rejected(candidate, why))
-    possible.sort()
+    possible = _possible(problem, candidates, account)
     total = len(possible)
     missing: list[tuple[float, Candidate]] = []
-    from_cache = 0
+    from_cache = lowered_count = 0
     for bound_s, candidate in possible:
+        if account.beaten(candidate, bound_s):
+            continue
         lowered = problem.cached(candidate)
         if lowered is None:
             missing.append((bound_s, candidate))
-        else:
-            account.take(candidate, lowered)
-            from_cache += 1
-            progress(from_cache, total)
-    done = from_cache
+            continue
+        account.take(candidate, lowered)
+        from_cache += 1
+        progress(from_cache, total)
 
     def unbeaten() -> Iterator[Candidate]:
         for bound_s, candidate in missing:
             if not account.beaten(candidate, bound_s):
                 yield candidate
 
-    lowered_count = 0
+    settled = total - len(missing)
     for candidate, lowered in (workers or Workers(processes=0)).map(problem.lower, unbeaten()):
         account.take(candidate, lowered)
         lowered_count += 1
-        done += 1
-        progress(done, total)
+        progress(settled + lowered_count, total)
     progress(total, total)
-    account.ranking.sort(key=lambda ranked: (ranked.estimate.latency_s, ranked.candidate))
     return SearchResult(
         machine=machine,
         policy=policy,
         candidates=len(candidates),
-        ranking=tuple(account.ranking),
-        rejected=tuple(account.rejected),
+        ranking=_ranked(account.ranking),
+        rejected=_in_order(account.rejected, candidates),
         lowered=lowered_count,
         from_cache=from_cache,
         elapsed_s=time.perf_counter() - start,
     )
+
+
+def _possible(
+    problem: Problem, candidates: Sequence[Candidate], account: _Account
+) -> list[tuple[float, Candidate]]:
+    """(bound, candidate) of what may work, the most promising first."""
+    found = []
+    for candidate in candidates:
+        why = problem.reject(candidate)
+        if why is not None:
+            account.reject(candidate, why)
+        elif not account.too_large(candidate, problem.least_bytes(candidate)):
+            bound_s = problem.bound_s(candidate, account.machine, account.policy)
+            found.append((bound_s, candidate))
+    return sorted(found)
+
+
+def _ranked(ranking: Collection[Ranked]) -> tuple[Ranked, ...]:
+    return tuple(sorted(ranking, key=lambda r: (r.estimate.latency_s, r.candidate)))
+
+
+def _in_order(
+    rejected: Collection[Rejected], candidates: Sequence[Candidate]
+) -> tuple[Rejected, ...]:
+    place = {candidate: index for index, candidate in enumerate(candidates)}
+    return tuple(sorted(rejected, key=lambda row: place[row.candidate]))

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
+from html import escape
 from typing import Any
 
 from xla_cost.price.as_json import estimate_json
 from xla_cost.programs import Request
 from xla_cost.search.engine import Ranked, SearchResult
+from xla_cost.units import seconds_text
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,3 +117,27 @@ def _row(ranked: Ranked) -> dict[str, Any]:
         "exposed_comm_s": estimate.exposed_comm_s,
         "fits": estimate.memory.fits,
     }
+
+
+def search_html(result: SearchResult) -> str:
+    """The ranking as a table for notebooks, every text escaped."""
+    title = f"{result.machine.name}, policy {result.policy.name}: {len(result.ranking)} of "
+    title += f"{result.candidates} candidates, {len(result.rejected)} rejected"
+    rows = []
+    for ranked in result.ranking[:20]:
+        estimate = ranked.estimate
+        texts = [
+            str(ranked.candidate),
+            seconds_text(estimate.latency_s),
+            seconds_text(estimate.compute_s),
+            seconds_text(estimate.exposed_comm_s),
+            estimate.bound_by,
+        ]
+        rows.append("<tr>" + "".join(f"<td>{escape(text)}</td>" for text in texts) + "</tr>")
+    head = "".join(
+        f"<th>{name}</th>" for name in ("candidate", "latency", "compute", "exposed", "bound by")
+    )
+    return (
+        f"<table><caption>{escape(title)}</caption><thead><tr>{head}</tr></thead>"
+        f"<tbody>{''.join(rows)}</tbody></table>"
+    )
