@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 # Okabe and Ito's palette; markers and dashes tell the lines apart without colour
 _COLOURS = ("#D55E00", "#0072B2", "#009E73", "#CC79A7")
 _MARKERS = ("o", "s", "^", "D")
-_STYLE = {
+_STYLE: Any = {
     "font.size": 8,
     "axes.spines.top": False,
     "axes.spines.right": False,
@@ -123,7 +123,7 @@ def pareto_figure(found: Mapping[str, Sequence[Design]], out: Path) -> list[Path
     """Most goodput per GPU and per joule under each TPOT limit, one line a fabric."""
     import matplotlib as mpl
 
-    panels = (
+    panels: tuple[tuple[str, Callable[[Design], float]], ...] = (
         ("goodput (requests / s / GPU)", lambda d: d.goodput_per_gpu),
         ("goodput (requests / kJ)", lambda d: d.goodput_per_j * 1e3),
     )

@@ -245,7 +245,7 @@ class _Simulation:
         self._receiver_free[receiver] = max(start, self._receiver_free[receiver]) + taken
         self.meter.busy_transfer += send
         done = max(start + send, self._receiver_free[receiver])
-        return done - now + to_ticks(transfer.latency_s)
+        return int(done - now) + to_ticks(transfer.latency_s)
 
     def _check_fits(self, request: Request) -> None:
         whole = request.prompt + -(-request.steps * request.growth // UNITS_PER_TOKEN)
