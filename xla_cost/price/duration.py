@@ -111,7 +111,7 @@ def _kernel(
     op, matmuls = task.op, task.op.matmuls
     compute_s = 0.0
     if matmuls:
-        matmuls = _loaded(op, policy.expert_imbalance)
+        task, matmuls = _covered(task, _loaded(op, policy.expert_imbalance), policy)
         compute_s = op.work * sum(matmul.flops / rate(matmul.format) for matmul in matmuls)
     memory_s = task.bytes / machine.memory_bytes_per_s
     if policy.kernel_rates == "peak":
@@ -143,6 +143,30 @@ def _fitted_s(task: Task, op: Op, matmuls: tuple[Matmul, ...], machine: Machine)
             )
         return kernel_time.kernel_s(machine, op)
     return kernel_time.memory_s(machine, task.bytes)
+
+
+#: bytes of a weight in the format that it is stored and multiplied in
+_WIDTH = {"fp4": 0.5, "int4": 0.5, "fp8": 1.0, "int8": 1.0, "fp16": 2.0, "bf16": 2.0, "tf32": 4.0,
+          "fp32": 4.0, "fp64": 8.0}  # fmt: skip
+
+
+def _covered(
+    task: Task, matmuls: tuple[Matmul, ...], policy: Policy
+) -> tuple[Task, tuple[Matmul, ...]]:
+    """Grouped products without the experts that no token goes to, and without their weights."""
+    share = policy.expert_coverage
+    if share == 1.0 or not any(matmul.grouped for matmul in matmuls):
+        return task, matmuls
+    found = []
+    skipped_bytes = 0.0
+    for matmul in matmuls:
+        if matmul.grouped:
+            batch = ceil(matmul.batch * share)
+            idle = (matmul.batch - batch) * matmul.n * matmul.k
+            skipped_bytes += idle * _WIDTH.get(matmul.format, 4.0)
+            matmul = replace(matmul, batch=batch)
+        found.append(matmul)
+    return replace(task, bytes_read=max(0, task.bytes_read - int(skipped_bytes))), tuple(found)
 
 
 def _loaded(op: Op, imbalance: float) -> tuple[Matmul, ...]:

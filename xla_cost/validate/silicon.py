@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import csv
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from xla_cost.calibrate.package import FOLDERS, PACKAGE, systems_folder
 from xla_cost.errors import XlaCostError
@@ -20,7 +20,12 @@ from xla_cost.validate.serving_points import serving_policy
 
 _MODELS = ("deepseek-ai/DeepSeek-R1", "deepseek-ai/DeepSeek-V3")
 _MACHINE = {folder: name for name, folder in FOLDERS.items()}
-_FORMAT = {"fp8": "fp8", "fp4": "fp8+fp4"}
+#: What the deployments run beside the stated GEMM precision: an fp8 cache, read by fp8 attention
+#: kernels, everywhere but under SGLang on Hopper; fp4 experts get fp8 tokens. The file does not
+#: say; the frameworks' published DeepSeek recipes do.
+_CACHE = "kv_cache=fp8,scores=fp8"
+_EXPERTS = 256
+_TOP_K = 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +40,11 @@ class Decode:
     batch: int
     length: int
     tpot_ms: float
+
+    @property
+    def coverage(self) -> float:
+        """Expected share of the experts that a step touches, routed evenly at random."""
+        return 1.0 - (1.0 - 1.0 / _EXPERTS) ** (self.batch * _TOP_K)
 
     @property
     def request(self) -> Request:
@@ -79,7 +89,8 @@ def decode_points(report: Callable[[str], None] = lambda text: None) -> Iterator
         except XlaCostError as error:
             report(f"{case.identity}: left out, {error}")
             continue
-        latency_s = price(program, load(case.machine), serving_policy()).latency_s
+        rules = replace(serving_policy(), expert_coverage=case.coverage)
+        latency_s = price(program, load(case.machine), rules).latency_s
         kind = "data-parallel" if case.data_parallel else "head-parallel"
         name = f"{kind} attention, {case.ranks} ranks, batch {case.batch}, KV {case.length}"
         yield Point(
@@ -91,7 +102,7 @@ def decode_points(report: Callable[[str], None] = lambda text: None) -> Iterator
 def _case(row: dict[str, str]) -> Decode | None:
     if row["model_path"] not in _MODELS or row["mode"] != "disagg":
         return None
-    if row["precision"] not in _FORMAT or row["system"] not in _MACHINE:
+    if row["precision"] not in ("fp8", "fp4") or row["system"] not in _MACHINE:
         return None
     batch, heads, data, inside, experts, stages = (
         _integer(row[f"decode_{name}"])
@@ -107,13 +118,20 @@ def _case(row: dict[str, str]) -> Decode | None:
     return Decode(
         identity=row["id"],
         machine=_MACHINE[row["system"]],
-        number_format=_FORMAT[row["precision"]],
+        number_format=_format(row),
         ranks=ranks,
         data_parallel=data_parallel,
         batch=batch * ranks if data_parallel else batch,
         length=_integer(row["isl"]) + _integer(row["osl"]) // 2,
         tpot_ms=float(row["silicon_tpot_ms"]),
     )
+
+
+def _format(row: dict[str, str]) -> str:
+    if row["precision"] == "fp4":
+        return f"fp8+fp4:dispatch=fp8,{_CACHE}"
+    hopper_sglang = row["backend"] == "sglang" and row["system"][:4] in ("h100", "h200")
+    return "fp8" if hopper_sglang else f"fp8:{_CACHE}"
 
 
 def _integer(text: str) -> int:
