@@ -97,6 +97,7 @@ def test_an_empty_table_gives_published_constants_with_sources() -> None:
     assert times.gemm_fit("fp4").record.source != ""
     assert times.grouped_fit("int8") == times.gemm_fit("fp8")
     assert times.mla_decode_fit("bf16") == times.attention_fit("bf16")
+    assert times.mla_prefill_fit("bf16") == times.attention_fit("bf16")
 
 
 @pytest.mark.parametrize(

@@ -52,7 +52,7 @@ _ATTENTION = {
     "half_rows": Parameter(1000.0, 0.0, 1e7),
     "half_depth": Parameter(30.0, 0.0, 1024.0),
 }
-_MLA_DECODE = {k: v for k, v in _ATTENTION.items() if k != "half_depth"}
+_ONE_DEPTH = {k: v for k, v in _ATTENTION.items() if k != "half_depth"}
 _STREAM = {"efficiency": Parameter(0.6, 0.02, 1.0), "floor_us": Parameter(2.0, 0.5, 50.0)}
 
 #: kind -> (type of fit, what is fitted); the rest keeps its default
@@ -61,7 +61,8 @@ FORMS: Mapping[str, tuple[type[Any], Mapping[str, Parameter]]] = {
     "grouped_gemm": (GemmFit, _GEMM),
     "flash_attention": (AttentionFit, _ATTENTION),
     "flash_decode": (AttentionFit, _ATTENTION),
-    "mla_decode": (AttentionFit, _MLA_DECODE),
+    "mla_prefill": (AttentionFit, _ONE_DEPTH),
+    "mla_decode": (AttentionFit, _ONE_DEPTH),
     "quantize": (MemoryFit, _STREAM),
 }
 

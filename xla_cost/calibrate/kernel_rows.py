@@ -23,13 +23,18 @@ GQA_COLUMNS = [
     "window_size", "batch_size", "isl", "step", "latency",
 ]  # fmt: skip
 
+MLA_COLUMNS = [
+    "kernel_source", "kv_cache_dtype", "num_heads", "batch_size", "isl", "step", "latency",
+]  # fmt: skip
+
 
 def kernel_rows(tables: Tables, bytes_per_s: float) -> list[Rows]:
     """Every kind and format that this GPU, of that memory bandwidth, has measurements of."""
     found = [
         *(gemm_rows(tables, name) for name in GEMM_DTYPES),
         *(grouped_rows(tables, name, bytes_per_s) for name in GEMM_DTYPES),
-        *(prefill_rows(tables, name) for name in ("bf16", "fp8")),
+        *(prefill_rows(tables, name, "flash_attention") for name in ("bf16", "fp8")),
+        *(prefill_rows(tables, name, "mla_prefill") for name in ("bf16", "fp8")),
         *(decode_rows(tables, name) for name in ("bf16", "fp8")),
         *(mla_decode_rows(tables, name) for name in ("bf16", "fp8")),
         quantize_rows(tables),
@@ -145,35 +150,29 @@ def _dispatched_where_faster(frame: Any) -> Any:
     return frame[frame.kernel_source != "deepepmoe"]
 
 
-def prefill_rows(tables: Tables, number_format: str) -> Rows:
-    """Causal attention over the whole prompt: MLA (192/128) and grouped-query heads.
+def prefill_rows(tables: Tables, number_format: str, kind: str) -> Rows:
+    """Causal attention over the whole prompt: `mla_prefill` (heads of 192 and 128) or grouped.
 
     fp8 is an fp8 cache: the kernels then run their products in fp8 as well. Reserved: MLA with
     128 heads at 8192, which the validation quotes.
     """
-    import pandas
-
     by = ["num_heads", "num_key_value_heads", "qk_dim", "v_dim", "batch_size", "isl"]
     cache = GEMM_DTYPES[number_format].removesuffix("_block")
-    mla = tables.read(
-        "mla/*/*/context_mla_perf.parquet",
-        ["kernel_source", "kv_cache_dtype", "num_heads", "batch_size", "isl", "step", "latency"],
-    )
-    mla = mla.assign(num_key_value_heads=mla.num_heads, qk_dim=192, v_dim=128, window_size=0)
-    gqa = tables.read("attention/*/*/context_attention_perf.parquet", GQA_COLUMNS)
-    gqa = gqa.assign(qk_dim=gqa.head_dim, v_dim=gqa.head_dim)
-    parts = []
-    for part in (mla, gqa):
-        chosen = (part.kv_cache_dtype == cache) & (part.step == 0) & (part.isl >= 16)
-        chosen &= part.qk_dim <= 256
-        parts.append(best_source(part[chosen & (part.window_size == 0)], by))
-    frame = pandas.concat(parts, ignore_index=True)
+    if kind == "mla_prefill":
+        frame = tables.read("mla/*/*/context_mla_perf.parquet", MLA_COLUMNS)
+        frame = frame.assign(num_key_value_heads=frame.num_heads, qk_dim=192, v_dim=128)
+    else:
+        frame = tables.read("attention/*/*/context_attention_perf.parquet", GQA_COLUMNS)
+        frame = frame[(frame.window_size == 0) & (frame.head_dim <= 256)]
+        frame = frame.assign(qk_dim=frame.head_dim, v_dim=frame.head_dim)
+    chosen = (frame.kv_cache_dtype == cache) & (frame.step == 0) & (frame.isl >= 16)
+    frame = best_source(frame[chosen], by)
     source = table_names(frame)
     heads, kv_heads, qk, v, batch, length = (floats(frame[name]) for name in by)
     flops = batch * heads * length * length * (qk + v)  # half of 2 * s * s * (qk + v): causal
     tokens = batch * length
     return Rows(
-        kind="flash_attention",
+        kind=kind,
         number_format=number_format,
         seconds=floats(frame.latency) * 1e-3,
         total_bytes=2.0 * tokens * (heads + kv_heads) * (qk + v),
@@ -216,7 +215,7 @@ def mla_decode_rows(tables: Tables, number_format: str) -> Rows:
     cache = GEMM_DTYPES[number_format].removesuffix("_block")
     frame = tables.read(
         "mla/*/*/generation_mla_perf.parquet",
-        ["kernel_source", "kv_cache_dtype", "num_heads", "batch_size", "isl", "step", "latency"],
+        MLA_COLUMNS,
     )
     frame = frame[frame.kv_cache_dtype == cache]
     frame = frame.assign(length=frame.isl + frame.step)

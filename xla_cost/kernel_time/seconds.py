@@ -131,7 +131,7 @@ def _gemm_s(
 def _attention_s(machine: ComputeMachine, op: Op, total_bytes: float) -> float:
     scores = op.matmuls[0]
     times = machine.kernel_times
-    fit = _attention_fit(times, op.region, scores)
+    fit = _attention_fit(times, op.region, op.matmuls)
     rows, keys, depth = max(scores.batch * scores.m, 1), max(scores.n, 1), max(scores.k, 1)
     compute_s = sum(
         float(
@@ -144,11 +144,14 @@ def _attention_s(machine: ComputeMachine, op: Op, total_bytes: float) -> float:
     return float(kernel_total_s(fit, compute_s, total_bytes, machine.memory_bytes_per_s))
 
 
-def _attention_fit(times: KernelTimes, region: str, scores: Matmul) -> AttentionFit:
+def _attention_fit(times: KernelTimes, region: str, matmuls: tuple[Matmul, ...]) -> AttentionFit:
+    scores = matmuls[0]
     if region == "mla_decode":
         return times.mla_decode_fit(scores.format)
     if scores.m <= DECODE_QUERIES < scores.n:
         return times.decode_fit(scores.format)
+    if len(matmuls) > 1 and scores.k != matmuls[1].n:
+        return times.mla_prefill_fit(scores.format)
     return times.attention_fit(scores.format)
 
 

@@ -49,6 +49,7 @@ _KINDS: Mapping[str, type[GemmFit] | type[AttentionFit]] = {
     "grouped_gemm": GemmFit,
     "flash_attention": AttentionFit,
     "flash_decode": AttentionFit,
+    "mla_prefill": AttentionFit,
     "mla_decode": AttentionFit,
 }
 _STREAMS = ("memory", "quantize", "router")
@@ -66,6 +67,7 @@ class KernelTimes:
     grouped_gemm: Mapping[str, GemmFit] = field(default_factory=dict)
     flash_attention: Mapping[str, AttentionFit] = field(default_factory=dict)
     flash_decode: Mapping[str, AttentionFit] = field(default_factory=dict)
+    mla_prefill: Mapping[str, AttentionFit] = field(default_factory=dict)
     mla_decode: Mapping[str, AttentionFit] = field(default_factory=dict)
     memory: MemoryFit = DEFAULT_MEMORY
     quantize: MemoryFit | None = None
@@ -90,6 +92,10 @@ class KernelTimes:
     def decode_fit(self, number_format: str) -> AttentionFit:
         """Decode attention over a cache of keys and values, else `DEFAULT_DECODE`."""
         return _pick(self.flash_decode, number_format) or DEFAULT_DECODE
+
+    def mla_prefill_fit(self, number_format: str) -> AttentionFit:
+        """Prefill attention whose keys are wider than its values, else the other prefill fit."""
+        return _pick(self.mla_prefill, number_format) or self.attention_fit(number_format)
 
     def mla_decode_fit(self, number_format: str) -> AttentionFit:
         """Decode attention over a latent cache, else the prefill fit."""

@@ -52,6 +52,11 @@ _DEEPEP = "DeepEP V1 README: H800, 4096 tokens, hidden 7168, top-8, fp8 dispatch
 #: devices -> (dispatch, combine) GB/s, NVLink inside one node, RDMA beyond
 _DEEPEP_GBPS = {8: (153, 158), 32: (58, 57)}  # EP16 set the scale-out efficiency
 
+_USABLE = (
+    "the H800's NVLink is priced at all of its usable rate (160 GB/s); inside one node DeepEP "
+    "reaches 84-86 % of that"
+)
+
 _NVLINK = (
     "aiconfigurator-core 0.12.0 comm/trtllm one-sided kernels on GB200 NVL72, 8192 tokens per "
     "GPU, hidden 7168, top-8; rows reserved from the fit"
@@ -137,7 +142,7 @@ def _deepep_points() -> list[Point]:
             predicted = row_bytes * copies / time_s / 1e9
             points.append(
                 Point("deepep", f"{role}, EP{devices}", machine.name, "GB/s", measured, predicted,
-                      _DEEPEP)
+                      _DEEPEP, _USABLE if devices <= 8 else "")
             )  # fmt: skip
     return points
 
