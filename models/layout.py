@@ -12,10 +12,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
-import jax
-import jax.numpy as jnp
-from jax import lax
-
 from xla_cost.errors import XlaCostError
 from xla_cost.models.plan import MESH_AXES, Plan
 from xla_cost.models.workload import Workload
@@ -299,6 +295,12 @@ def divide(index: Any, by: int) -> tuple[Any, Any]:
 
     For jax arrays in two instructions; `//` would add a dozen that handle signs.
     """
+    if isinstance(index, int):
+        return divmod(index, by)
+    import jax  # here: a search lays out hundreds of meshes and needs jax for none of them
+    import jax.numpy as jnp
+    from jax import lax
+
     if isinstance(index, jax.Array):
         divisor = jnp.asarray(by, index.dtype)
         return lax.div(index, divisor), lax.rem(index, divisor)

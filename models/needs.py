@@ -1,4 +1,4 @@
-"""What one forward pass needs at the least, as closed forms: no jax, no mesh, no padding.
+"""What one forward pass needs at the least, as closed forms: no jax, no padding of tokens.
 
 Lower bounds for the search, and what the FLOPs of a partitioned program are held against:
 whatever a program computes beyond this is replication, padding or unmasked attention.
@@ -12,6 +12,8 @@ from collections.abc import Mapping
 from xla_cost.models.layout import Layout
 from xla_cost.models.workload import Workload
 
+_WIDTH_BYTES = {"fp4": 0.5, "fp8": 1.0, "bf16": 2.0, "fp32": 4.0}
+
 
 def needed_flops(workload: Workload) -> Mapping[str, float]:
     """Matrix FLOPs of the whole workload over all devices, by number format.
@@ -20,7 +22,59 @@ def needed_flops(workload: Workload) -> Mapping[str, float]:
     each token through its top-k experts; head on one token per sequence. Decode counts the
     absorbed form: scores and values over the latent cache (DeepSeek-V2, arXiv 2405.04434, 2.1).
     """
+    return _by_format(workload, _macs(workload))
+
+
+def device_flops(workload: Workload, layout: Layout) -> Mapping[str, float]:
+    """Matrix FLOPs that the busiest device of `layout` does at the least, by number format.
+
+    Attention is split over parts of the batch, of the sequence and over whole heads, and
+    repeated on devices along every other axis; the rest is split over all devices.
+    """
+    heads = workload.model.num_attention_heads
+    mine = -(-heads // layout.size(layout.head_axes)) / heads
+    attention = mine / (layout.batch_ranks * layout.seq_ranks)
+    shares = {"attention": attention, "scores": attention}
+    macs = _macs(workload)
+    return _by_format(
+        workload,
+        {part: count * shares.get(part, 1 / layout.devices) for part, count in macs.items()},
+    )
+
+
+def moved_bytes(workload: Workload, layout: Layout) -> float:
+    """Bytes of the residual stream that each device must receive or send, one after the other.
+
+    Each layer gathers the stream over the head (and query) axes before attention and
+    reduce-scatters it after: (g - 1) / g of [rows * positions, hidden] each way. FFN axes that
+    split tokens do the same around the FFN; over those that do not, partial sums of the local
+    tokens are added, at least (g - 1) / g of them. No step of a layer can run meanwhile, for
+    what follows waits for it. Decode counts nothing: its streams are small.
+    """
+    if workload.phase == "decode":
+        return 0.0
+    width = _WIDTH_BYTES[workload.formats.residual]
+    local = layout.tokens * layout.microbatches * workload.model.hidden_size * width
+    gathered = layout.size(layout.gather_axes) - 1
+    around_ffn = layout.size(layout.ffn_token_axes) - 1
+    summed = layout.size(layout.ffn_sum_axes)
+    per_layer = 2 * gathered + 2 * around_ffn + (summed - 1) / summed
+    return local * per_layer * workload.model.num_hidden_layers
+
+
+def held_bytes(workload: Workload, layout: Layout) -> float:
+    """Bytes that each device holds at the least: routed experts and the cache it makes or reads."""
     c, formats = workload.model, workload.formats
+    experts = c.moe_layers * c.n_routed_experts * 3 * c.hidden_size * c.moe_intermediate_size
+    experts_here = experts / layout.size(layout.expert_axes) / layout.size(layout.ffn_axes)
+    tokens = layout.rows * layout.positions if layout.decode else layout.tokens
+    cache = tokens * layout.microbatches * c.kv_cache_elements_per_token
+    return experts_here * _WIDTH_BYTES[formats.experts] + cache * _WIDTH_BYTES[formats.kv_cache]
+
+
+def _macs(workload: Workload) -> Mapping[str, float]:
+    """Multiply-adds of the whole workload by part of `Formats`."""
+    c = workload.model
     decode = workload.phase == "decode"
     tokens = workload.batch * (1 if decode else workload.seq)
     heads, latent = c.num_attention_heads, c.kv_lora_rank
@@ -37,29 +91,21 @@ def needed_flops(workload: Workload) -> Mapping[str, float]:
     else:
         scores = (workload.seq + 1) // 2 * heads * (c.qk_head_dim + c.v_head_dim)
     expert = 3 * c.hidden_size * c.moe_intermediate_size
-    used = c.num_experts_per_tok + c.n_shared_experts
-    macs: Counter[str] = Counter()
-    macs[formats.attention] += tokens * c.num_hidden_layers * projections
-    macs[formats.scores] += tokens * c.num_hidden_layers * scores
-    macs[formats.dense] += (
-        tokens * c.first_k_dense_replace * 3 * c.hidden_size * c.intermediate_size
-    )
-    macs[formats.experts] += tokens * c.moe_layers * used * expert
-    macs[formats.residual] += tokens * c.moe_layers * c.hidden_size * c.n_routed_experts  # router
-    macs[formats.residual] += workload.batch * c.hidden_size * c.vocab_size
-    return {name: 2.0 * count for name, count in macs.items() if count}
+    kept = min(1.0, workload.capacity_factor)  # what exceeds the buffers is dropped
+    used = c.num_experts_per_tok * kept + c.n_shared_experts
+    router = tokens * c.moe_layers * c.hidden_size * c.n_routed_experts
+    return {
+        "attention": tokens * c.num_hidden_layers * projections,
+        "scores": tokens * c.num_hidden_layers * scores,
+        "dense": tokens * c.first_k_dense_replace * 3 * c.hidden_size * c.intermediate_size,
+        "experts": tokens * c.moe_layers * used * expert,
+        "residual": router + workload.batch * c.hidden_size * c.vocab_size,
+    }
 
 
-def gathered_bytes(workload: Workload, layout: Layout) -> float:
-    """Bytes each device must receive, then send on, so that attention sees its whole group.
-
-    The residual stream is gathered over the head (and query) axes before attention and
-    reduce-scattered after it: (g - 1) / g of [rows * positions, hidden] each way and layer.
-    0 for plans whose devices attend to their own tokens, and for decode.
-    """
-    if workload.phase == "decode":
-        return 0.0
-    ranks = layout.size(layout.gather_axes)
-    whole = layout.tokens * layout.microbatches * ranks * workload.model.hidden_size
-    width = {"fp4": 0.5, "fp8": 1.0, "bf16": 2.0, "fp32": 4.0}[workload.formats.residual]
-    return 2 * whole * width * (ranks - 1) / ranks * workload.model.num_hidden_layers
+def _by_format(workload: Workload, macs: Mapping[str, float]) -> Mapping[str, float]:
+    found: Counter[str] = Counter()
+    for part, count in macs.items():
+        if count:
+            found[getattr(workload.formats, part)] += 2.0 * count
+    return dict(found)

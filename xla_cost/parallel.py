@@ -6,9 +6,14 @@ everything in the cache and should not pay two seconds for a cluster.
 
 from __future__ import annotations
 
+import logging
 import os
+import signal
+import threading
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager
+from itertools import islice
 from types import TracebackType
 from typing import Any, TypeVar
 
@@ -44,63 +49,89 @@ class Workers:
         self._stack.close()
 
     def map(self, function: Callable[[T], R], tasks: Iterable[T]) -> Iterator[tuple[T, R]]:
-        """(task, `function(task)`) as they finish. `tasks` is consumed lazily, a few ahead.
+        """(task, `function(task)`) in the order of `tasks`, which is read lazily, a few ahead.
 
-        A generator may therefore look at results so far before it yields its next task.
-        `function` must be importable by name and its arguments plain values.
-        An exception of a task is raised here.
+        A generator may therefore look at the results so far before it yields its next task,
+        and what it sees does not depend on which worker is faster. `function` must be
+        importable by name and its arguments plain values. An exception of a task is raised
+        here, and so is the loss of the scheduler, as XlaCostError.
         """
         if self._processes == 0 and self._address is None:
             for task in tasks:
                 yield task, function(task)
             return
         iterator = iter(tasks)
-        running: Any = None
-        by_key: dict[str, T] = {}
-        ahead = 2 * max(1, self._processes)
-        exhausted = False
+        running: deque[tuple[T, Any]] = deque()
         while True:
-            while not exhausted and len(by_key) < ahead:
-                try:
-                    task = next(iterator)
-                except StopIteration:
-                    exhausted = True
-                    break
-                client = self._connect()
-                future = client.submit(function, task, pure=False)
-                by_key[future.key] = task
-                if running is None:
-                    from distributed import as_completed
-
-                    running = as_completed([future])
-                else:
-                    running.add(future)
-            if not by_key:
+            for task in islice(iterator, self._ahead() - len(running)):
+                running.append((task, self._connect().submit(function, task, pure=False)))
+            if not running:
                 return
-            done = next(running)
-            yield by_key.pop(done.key), done.result()
+            task, future = running.popleft()
+            yield task, self._result(future)
+
+    def _ahead(self) -> int:
+        """Tasks that may wait or run at once: two per worker, so that none idles."""
+        if self._address is None or self._client is None:
+            return 2 * max(1, self._processes)
+        return 2 * max(1, sum(self._client.nthreads().values()))
+
+    def _result(self, future: Any) -> Any:
+        from distributed.client import FutureCancelledError
+        from distributed.scheduler import KilledWorker
+
+        try:
+            return future.result()
+        except (FutureCancelledError, KilledWorker) as error:
+            where = self._address or "the local cluster"
+            raise XlaCostError(
+                f"workers: {where} lost a task ({type(error).__name__}); expected workers that "
+                "stay; what was finished is in the cache"
+            ) from error
 
     def _connect(self) -> Any:
         if self._client is None:
-            from distributed import Client, LocalCluster
-
-            if self._address is not None:
-                try:
-                    self._client = self._stack.enter_context(Client(self._address, timeout=10))
-                except (OSError, TimeoutError, ValueError) as error:
-                    raise XlaCostError(
-                        f"--cluster {self._address}: no dask scheduler answers there ({error}); "
-                        "expected an address such as tcp://127.0.0.1:8786"
-                    ) from error
-            else:
-                cluster = self._stack.enter_context(
-                    LocalCluster(
-                        n_workers=self._processes,
-                        threads_per_worker=1,
-                        processes=True,
-                        dashboard_address=":0",
-                        silence_logs=40,
-                    )
-                )
-                self._client = self._stack.enter_context(Client(cluster))
+            # dask's own complaints (slow heartbeats, closed streams) help nobody here
+            logging.getLogger("distributed").setLevel(logging.CRITICAL)
+            self._client = self._stack.enter_context(self._existing() if self._address
+                                                     else self._local())  # fmt: skip
         return self._client
+
+    def _existing(self) -> Any:
+        from distributed import Client
+
+        try:
+            return Client(self._address, timeout=10)
+        except (OSError, TimeoutError, ValueError) as error:
+            raise XlaCostError(
+                f"--cluster {self._address}: no dask scheduler answers there "
+                f"({type(error).__name__}); expected an address such as tcp://127.0.0.1:8786"
+            ) from error
+
+    def _local(self) -> Any:
+        from distributed import Client, LocalCluster
+
+        with _children_ignore_interrupts():
+            cluster = LocalCluster(
+                n_workers=self._processes,
+                threads_per_worker=1,
+                processes=True,
+                dashboard_address=None,
+                silence_logs=logging.CRITICAL,
+                memory_limit=None,
+            )
+        self._stack.enter_context(cluster)
+        return Client(cluster)
+
+
+@contextmanager
+def _children_ignore_interrupts() -> Iterator[None]:
+    """Processes started inside leave Ctrl-C to this one, which then ends them."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)

@@ -15,6 +15,7 @@ from xla_cost.parallel import Workers
 from xla_cost.price import Estimate, Policy, price
 from xla_cost.program import Program
 from xla_cost.search.candidates import Candidate
+from xla_cost.units import bytes_text
 
 #: what lowering a candidate gives: the program, or the sentence why there is none
 Lowered = Program | str
@@ -118,8 +119,8 @@ class _Account:
 
     def _against_capacity(self, need_bytes: float) -> str:
         return (
-            f"{need_bytes / 1e9:.0f} GB per device, {self.machine.name} has "
-            f"{self.machine.memory_capacity_bytes / 1e9:.0f} GB"
+            f"{bytes_text(need_bytes)} per device, {self.machine.name} has "
+            f"{bytes_text(self.machine.memory_capacity_bytes)}"
         )
 
     def beaten(self, candidate: Candidate, bound_s: float) -> bool:

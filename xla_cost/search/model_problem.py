@@ -9,7 +9,7 @@ from xla_cost.cache import Cache
 from xla_cost.errors import XlaCostError
 from xla_cost.machine import Machine
 from xla_cost.models.layout import Layout, resolve
-from xla_cost.models.needs import gathered_bytes, needed_flops
+from xla_cost.models.needs import device_flops, held_bytes, moved_bytes
 from xla_cost.models.plan import get_plan
 from xla_cost.models.workload import Workload
 from xla_cost.price import Policy
@@ -49,20 +49,27 @@ class ModelProblem:
         return None
 
     def bound_s(self, candidate: Candidate, machine: Machine, policy: Policy) -> float:
-        """The larger of needed FLOPs at peak and the residual stream at all links' bandwidth.
+        """Needed FLOPs at peak and the moves of the residual stream over all links at once.
 
-        A program never does less than that: efficiencies are at most 1, and the compute
-        stream and the network each have to finish their own work.
+        A program never does less than that: efficiencies are at most 1. With one micro-batch
+        the two add up, since every other step of a layer waits for those moves or is waited
+        for; with several they may overlap.
         """
-        needed = needed_flops(self._workload(candidate))
+        workload, layout = self._workload(candidate), self._layout(candidate)
         compute_s = sum(
             flops / machine.peak_flops[number_format]
-            for number_format, flops in needed.items()
+            for number_format, flops in device_flops(workload, layout).items()
             if number_format in machine.peak_flops
-        ) / (candidate.devices)
-        received = gathered_bytes(self._workload(candidate), self._layout(candidate))
+        )
         links = sum(tier.bandwidth_bytes_per_s for tier in machine.tiers)
-        return max(compute_s, received / links)
+        moves_s = moved_bytes(workload, layout) / links
+        if candidate.microbatches > 1:
+            return max(compute_s, moves_s)
+        return compute_s + moves_s
+
+    def least_bytes(self, candidate: Candidate) -> float:
+        """Weights of the routed experts and the cache: memory that no program does without."""
+        return held_bytes(self._workload(candidate), self._layout(candidate))
 
     def cached(self, candidate: Candidate) -> Lowered | None:
         """The program, if it was lowered before; read once however many machines are searched."""
