@@ -127,13 +127,19 @@ def model_hlo(request: Request) -> tuple[Any, Any]:
 def program_of_text(text: str, name: str, warnings: tuple[str, ...] = ()) -> Program:
     """The program of HLO text; of several modules the first."""
     from xla_cost.hlo import parse
+    from xla_cost.hlo.fingerprint import hlo_sha256
     from xla_cost.walk import walk
 
     modules = parse(text)
     if not modules:
         raise XlaCostError(f"{name}: holds no HLO module; expected HLO text")
     program = walk(modules[0])
-    return replace(program, name=name, warnings=(*warnings, *program.warnings))
+    return replace(
+        program,
+        name=name,
+        warnings=(*warnings, *program.warnings),
+        provenance=(*program.provenance, ("hlo_sha256", hlo_sha256(text))),
+    )
 
 
 def workload_of(request: Request) -> Workload:

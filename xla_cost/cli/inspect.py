@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -51,8 +52,10 @@ def inspect(
         raise XlaCostError(f"{failed[0]['file']}: {failed[0]['error']}{more}")
     if json:
         from xla_cost.jsonio import write_json
+        from xla_cost.provenance import provenance
 
-        write_json(json, {"modules": modules, "failed": failed})
+        made_by = provenance(sys.argv[1:])
+        write_json(json, {"modules": modules, "failed": failed, "provenance": made_by})
     if json != "-":
         from xla_cost.show.console import console
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import hashlib
 import re
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -18,6 +17,7 @@ from jax.extend import source_info_util
 from jax.sharding import AbstractMesh, Mesh
 
 from xla_cost.errors import XlaCostError
+from xla_cost.hlo.fingerprint import hlo_sha256
 from xla_cost.lowering.arguments import (
     attach_shardings,
     check_arguments,
@@ -65,8 +65,8 @@ class PartitionedHlo:
 
     @cached_property
     def sha256(self) -> str:
-        """Hex digest of the HLO text."""
-        return hashlib.sha256(self.text.encode()).hexdigest()
+        """Hex digest of the HLO text without source positions."""
+        return hlo_sha256(self.text)
 
     @cached_property
     def stablehlo(self) -> str | None:
