@@ -90,11 +90,15 @@ def fit_traffic(traffic: Traffic, bytes_per_s: float, hop_s: float, version: str
     large = traffic.vector_bytes >= LARGE_BYTES
     weight = np.where(large, 1.0, SMALL_WEIGHT)[~held_out]
 
+    def tier_fit(values: list[float]) -> TierFit:
+        floor_us, efficiency, half_mb, ramp = values
+        return TierFit(traffic.kind, floor_us, efficiency, half_mb, ramp, FitRecord())
+
     def make(vector: Any) -> TierFit:
-        return TierFit(traffic.kind, *map(rounding, map(float, vector)), record=FitRecord())
+        return tier_fit([rounding(float(value)) for value in vector])
 
     def residual(vector: Any) -> Floats:
-        trial = TierFit(traffic.kind, *map(float, vector), record=FitRecord())
+        trial = tier_fit(list(map(float, vector)))
         ratio = predict(trial, traffic, bytes_per_s, hop_s) / traffic.seconds
         return np.asarray(np.log(ratio[~held_out]) * weight)
 

@@ -74,8 +74,8 @@ def predict(fit: Any, rows: Rows, rate_flops: float, bytes_per_s: float) -> Floa
         total = kernel_total_s(fit, compute, rows.total_bytes, bytes_per_s)
     elif rows.products:
         total = sum(
-            kernel_total_s(fit, gemm_compute_s(fit, *shape, rate_flops), moved, bytes_per_s)
-            for *shape, moved in rows.products
+            kernel_total_s(fit, gemm_compute_s(fit, batch, m, n, k, rate_flops), moved, bytes_per_s)
+            for batch, m, n, k, moved in rows.products
         )
     else:
         total = stream_s(fit, rows.total_bytes, bytes_per_s)
@@ -103,7 +103,8 @@ def fit_rows(rows: Rows, rate_flops: float, bytes_per_s: float, version: str) ->
     best = make(solve(residual, parameters))
     rounded = replace(best, **{name: rounding(getattr(best, name)) for name in parameters})
     record = _record(rows, rounded, rate_flops, bytes_per_s, version)
-    return replace(rounded, record=record)
+    found: KernelFit = replace(rounded, record=record)
+    return found
 
 
 def _identifiable(parameters: Mapping[str, Parameter], rows: Rows) -> Mapping[str, Parameter]:
