@@ -23,7 +23,7 @@ run: $(STAMP)  ## the main job: DeepSeek-R1 prefill on copper and on photons, be
 	$(BIN)/xla-cost demo
 
 test: $(STAMP)  ## the whole test suite
-	$(BIN)/python -m pytest -q
+	$(BIN)/python -m pytest -q -n auto --dist loadfile
 
 lint: $(STAMP) $(TREE)  ## ruff and mypy
 	$(BIN)/ruff check .
