@@ -21,8 +21,10 @@ function sweepView(rows, title = 'Heat map') {
     options.map((o) => h('option', { selected: o === value }, words(String(o))))));
 
   function update() {
+    for (const name of Object.keys(state.fixed)) if (name === state.x || name === state.y) delete state.fixed[name];
     for (const name of varied) {
-      if (name === state.x || name === state.y) delete state.fixed[name];
+      const known = [state.x, state.y, ...varied.filter((other) => other in state.fixed && other !== name)];
+      if (name === state.x || name === state.y || known.some((other) => follows(name, other))) delete state.fixed[name];
       else if (!(name in state.fixed)) state.fixed[name] = bestDefault(name);
     }
     picks.replaceChildren(...[
@@ -33,6 +35,12 @@ function sweepView(rows, title = 'Heat map') {
     ].filter(Boolean));
     host.replaceChildren(map());
     drill.replaceChildren();
+  }
+
+  // Whether one value of `other` leaves one value of `name`: the batch of a length, say.
+  function follows(name, other) {
+    const found = new Map();
+    return rows.every((row) => found.has(row[other]) ? found.get(row[other]) === row[name] : found.set(row[other], row[name]));
   }
 
   function bestDefault(name) {

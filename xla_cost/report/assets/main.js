@@ -32,6 +32,11 @@ function assumptionsOf(data) {
   const asked = { ...object(data.input), ...Object.fromEntries(Object.entries(data).filter(([k, v]) =>
     ['model', 'phase', 'seq', 'batch', 'format', 'plan', 'policy', 'attention', 'microbatches', 'capacity_factor', 'placement', 'target', 'machine'].includes(k)
       && (typeof v !== 'object'))) };
+  const rows = list(data.rows || data.ratios);
+  for (const name of DIMENSIONS) { // what all rows of a sweep share
+    const own = new Set(rows.map((row) => object(row)[name]));
+    if (own.size === 1 && rows[0][name] !== undefined && !(name in asked)) asked[name] = rows[0][name];
+  }
   const mesh = object(data.mesh);
   const facts_ = object(object(data.provenance).facts);
   return {
