@@ -88,6 +88,10 @@ class BodyBuilder:
             "kind": "free",
             "result_bytes": shape.bytes,
         }
+        if opcode == "copy":  # a sharding constraint: its line says who wanted a collective
+            source = self.env.source(instruction)
+            if source:
+                fields["source"] = source
         draft = Draft(Op, fields, needs, at, self.scope(instruction))
         index = self._append(draft)
         self.drafts.made[name] = Needs((index,), parameters)
