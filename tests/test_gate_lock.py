@@ -54,7 +54,7 @@ def test_a_group_of_one_is_not_in_the_lock():
 def test_groups_are_described_by_size_count_and_first_members():
     assert describe(PAIRS) == "4 devices x 2 [0:8:2]"
     assert describe(DeviceGroups.of([[0, 1, 5]])) == "3 devices x 1 [0,1,5]"
-    assert describe(DeviceGroups(((0, 1), (1, 2)), is_pairs=True)) == "2 pairs [0:2:1]"
+    assert describe(DeviceGroups(((0, 1), (1, 2)), is_pairs=True)) == "2 pairs [0>1]"
 
 
 def test_text_is_sorted_and_exact():

@@ -11,6 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any, Protocol
 
+from xla_cost.errors import XlaCostError
 from xla_cost.program import Collective, Op, Program
 from xla_cost.units import bytes_text, seconds_text
 from xla_cost.walk.scopes import scope_of
@@ -109,13 +110,13 @@ def findings(
     """The compiler's warnings about `program` with what they cost, dearest first.
 
     A full rematerialization is looked for among the collectives of the program: the one in the
-    same scope that leaves the whole tensor on every device, and those that feed it.
+    same scope that leaves the whole tensor on every device, and those that feed it. Where all
+    of them are another's, one that XLA left without scope and line is taken.
     """
     taken: set[int] = set()
     ops = [(op, times) for op, times in program.walk() if op.collective is not None]
-    found = []
-    for warning in warnings:
-        made = Finding(
+    found = [
+        Finding(
             kind=warning.kind,
             op=warning.op_name,
             scope=scope_of(warning.op_name).path,
@@ -124,9 +125,15 @@ def findings(
             cure=warning.cure,
             text=str(warning),
         )
-        if warning.kind == REMATERIALIZED:
-            made = _with_collectives(made, ops, taken)
-        found.append(made)
+        for warning in warnings
+    ]
+    for with_a_line in (True, False):
+        found = [
+            _with_collectives(each, ops, taken, with_a_line)
+            if each.kind == REMATERIALIZED and not each.collectives
+            else each
+            for each in found
+        ]
     return costed(found, estimate) if estimate is not None else _sorted(found)
 
 
@@ -164,7 +171,7 @@ def _sorted(found: Iterable[Finding]) -> tuple[Finding, ...]:
 
 
 def _with_collectives(
-    finding: Finding, ops: Sequence[tuple[Op, float]], taken: set[int]
+    finding: Finding, ops: Sequence[tuple[Op, float]], taken: set[int], with_a_line: bool
 ) -> Finding:
     """`finding` with the gather that makes the whole tensor, and the gathers that feed it.
 
@@ -173,8 +180,10 @@ def _with_collectives(
     """
     whole: list[tuple[bool, int]] = []
     for index, (op, _) in enumerate(ops):
-        fits = op.collective is not None and op.collective.result_bytes == finding.bytes
-        if fits and index not in taken and op.scope == finding.scope:
+        if index in taken or _moved(ops[index]).result_bytes != finding.bytes:
+            continue
+        here = op.scope == finding.scope or not (with_a_line or op.scope)
+        if here and bool(op.source) == with_a_line:
             whole.append((op.source != finding.source, index))
     if not whole:
         return finding
@@ -256,8 +265,11 @@ def _entry_parameters(text: str) -> Sequence[Any]:
     if start < 0:
         return ()
     lines = _PARAMETER_LINE.findall(text, start, end if end > 0 else len(text))
-    modules = parse("HloModule parameters\n\nENTRY parameters {\n" + "\n".join(lines) + "\n}\n")
-    return modules[0].entry.parameters if modules and lines else ()
+    try:
+        modules = parse("HloModule parameters\n\nENTRY parameters {\n" + "\n".join(lines) + "\n}\n")
+    except XlaCostError:  # not one line of them can be read
+        return ()
+    return modules[0].entry.parameters
 
 
 def _tiles(sharding: str) -> int:

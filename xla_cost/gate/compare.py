@@ -22,7 +22,8 @@ class Change:
     """One difference, ready to print. `worse` fails the gate.
 
     `what` is devices, collective, flops, memory or warning; `scope` the jax scope path or the
-    argument; `sources` the user's lines (file:line) where the program at hand knows them;
+    argument; `sources` the user's lines (file:line) where the program at hand knows them,
+    `wanted_by` those that take the value, where they are others;
     `seconds` what it takes now on `machine`, all executions (None: not priced); `cure` what
     usually helps.
     """
@@ -32,27 +33,34 @@ class Change:
     text: str
     scope: str = ""
     sources: tuple[str, ...] = ()
+    wanted_by: tuple[str, ...] = ()
     seconds: float | None = None
     machine: str = ""
     cure: str = ""
 
     @property
     def source(self) -> str:
-        """The first of the user's lines, or ""."""
-        return self.sources[0] if self.sources else ""
+        """The line to look at first: one that takes the value, else one that makes it, or ""."""
+        return next(iter((*self.wanted_by, *self.sources)), "")
 
     @property
     def place(self) -> str:
         """Lines below the current folder without it, and the seconds; "" where not known."""
-        words = [", ".join(map(below_here, self.sources[:_LINES_SHOWN]))] if self.sources else []
-        if len(self.sources) > _LINES_SHOWN:
-            words[0] += f" and {len(self.sources) - _LINES_SHOWN} more"
+        words = [_lines(self.sources)] if self.sources else []
+        if self.wanted_by:
+            words.append(f"for {_lines(self.wanted_by)}")
         if self.seconds:
             words.append(f"{seconds_text(self.seconds)} on {self.machine}")
         return ", ".join(words)
 
     def __str__(self) -> str:
         return self.text + (f"  <- {self.place}" if self.place else "")
+
+
+def _lines(places: tuple[str, ...]) -> str:
+    shown = ", ".join(map(below_here, places[:_LINES_SHOWN]))
+    more = len(places) - _LINES_SHOWN
+    return f"{shown} and {more} more" if more > 0 else shown
 
 
 NOWHERE = Places()
@@ -122,8 +130,9 @@ def _change(
     here = [places.collectives.get((key, size), Place()) for size in grown]
     seconds = [place.seconds for place in here if place.seconds is not None]
     lines = tuple(dict.fromkeys(line for place in here for line in place.lines))
+    wanted_by = tuple(dict.fromkeys(line for place in here for line in place.wanted_by))
     return Change(
-        worse, "collective", text, key.scope, lines,
+        worse, "collective", text, key.scope, lines, wanted_by,
         sum(seconds) if seconds else None, places.machine,
     )  # fmt: skip
 
@@ -189,12 +198,15 @@ def _warnings(old: Lock, new: Lock, places: Places) -> Iterator[Change]:
         if finding is None:
             yield Change(now > was, "warning", text, key.scope)
             continue
-        lines = (line for line in (finding.source, finding.used_at) if line)
         if finding.cost:
             text += f", {finding.cost}"
+        source, used_at = finding.source, finding.used_at
         yield Change(
-            True, "warning", text, key.scope, tuple(dict.fromkeys(lines)), cure=finding.cure
-        )
+            True, "warning", text, key.scope,
+            sources=(source,) if source else (),
+            wanted_by=(used_at,) if used_at and used_at != source else (),
+            cure=finding.cure,
+        )  # fmt: skip
 
 
 def _sizes(lock: Lock) -> dict[CollectiveKey, Sizes]:

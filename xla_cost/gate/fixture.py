@@ -14,6 +14,8 @@ from xla_cost.findings import Finding
 from xla_cost.gate.check import CheckResult, check_program
 from xla_cost.gate.compare import below_here
 from xla_cost.gate.lock import describe
+from xla_cost.gate.places import takers_of
+from xla_cost.gate.report import change_lines
 from xla_cost.groups import DeviceGroups
 from xla_cost.program import Collective, CollectiveKind, Op, Program
 from xla_cost.units import bytes_text
@@ -122,7 +124,7 @@ class Costs:
         ]
         size = f" larger than {bytes_text(larger_than_bytes)}" if larger_than_bytes else ""
         place = f" in {scope}" if scope else ""
-        _refuse(f"no {kind or 'collective'}{size}{place}", [_spell(*each) for each in found])
+        _refuse(f"no {kind or 'collective'}{size}{place}", self._spell(found))
 
     def assert_stays_in_pod(self, pod: int, kind: str = "", *, scope: str = "") -> None:
         """Fail when a collective connects devices of two pods of `pod` devices.
@@ -139,8 +141,8 @@ class Costs:
             if groups not in crosses:
                 crosses[groups] = any(len({i // pod for i in ids}) > 1 for ids in groups.members)
             if crosses[groups]:
-                found.append(_spell(op, moved, times))
-        _refuse(f"no {kind or 'collective'} between pods of {pod} devices", found)
+                found.append((op, moved, times))
+        _refuse(f"no {kind or 'collective'} between pods of {pod} devices", self._spell(found))
 
     def assert_flops_at_most(self, flops: float) -> None:
         """Fail when one device does more matrix FLOPs."""
@@ -178,6 +180,10 @@ class Costs:
             if kind in ("", moved.kind):
                 yield op, moved, times
 
+    def _spell(self, found: list[tuple[Op, Collective, float]]) -> list[str]:
+        takers = takers_of(self.program) if found else {}
+        return [_spell(op, moved, times, takers.get(id(op), "")) for op, moved, times in found]
+
 
 def _lowered(
     fn: Any, args: tuple[Any, ...], mesh: Any, options: dict[str, Any]
@@ -206,12 +212,13 @@ def _inside(scope: str, part: str) -> bool:
     return not part or f"/{part}/" in f"/{scope}/"
 
 
-def _spell(op: Op, moved: Collective, times: float) -> str:
+def _spell(op: Op, moved: Collective, times: float, taker: str) -> str:
     source = f" at {below_here(op.source)}" if op.source else ""
+    wanted_by = f", for {below_here(taker)}" if taker else ""
     return (
         f"{moved.kind} {moved.format} over {describe(moved.groups)} in "
         f"{op.scope or '(no scope)'}: {int(times)} x {moved.payload_bytes:,} bytes"
-        f" -> {moved.result_bytes:,}{source}"
+        f" -> {moved.result_bytes:,}{source}{wanted_by}"
     )
 
 
@@ -229,10 +236,5 @@ def _message(result: CheckResult, path: Path) -> str:
     name = below_here(str(path))
     lines = [f"{name}: {len(result.worse)} of {len(result.changes)} changes are for the worse"]
     lines += [f"  note: {note}" for note in result.notes]
-    for change in result.changes:
-        lines.append(f"  {'WORSE' if change.worse else 'other'}  {change.text}")
-        if change.place:
-            lines.append(f"         at {change.place}")
-        if change.cure:
-            lines.append(f"         cure: {change.cure}")
+    lines += change_lines(result.changes, "  ")
     return "\n".join([*lines, "  accept with: pytest --xla-cost-update"])

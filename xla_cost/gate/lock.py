@@ -118,16 +118,20 @@ def one_line(text: str) -> str:
 
 
 def describe(groups: DeviceGroups) -> str:
-    """`4 devices x 2 [0:4:1]`: size, count, first group as start:stop:step or its ids."""
-    unit = "pairs" if groups.is_pairs else f"devices x {groups.count}"
-    size = groups.count if groups.is_pairs else groups.size
+    """`4 devices x 2 [0:4:1]`: size, count, first group as start:stop:step or its ids.
+
+    Pairs are `8 pairs [0>4]`: how many, and the first between two devices.
+    """
+    if groups.is_pairs:
+        pair = next((ids for ids in groups.members if len(set(ids)) > 1), (0, 0))
+        return f"{groups.count} pairs [{pair[0]}>{pair[-1]}]"
     first = groups.members[0] if groups.members else ()
     step = first[1] - first[0] if len(first) > 1 else 1
     if step and first == tuple(range(first[0], first[0] + step * len(first), step)):
         ids = f"{first[0]}:{first[-1] + step}:{step}"
     else:
         ids = ",".join(map(str, first[:8])) + (",.." if len(first) > 8 else "")
-    return f"{size} {unit} [{ids}]"
+    return f"{groups.size} devices x {groups.count} [{ids}]"
 
 
 def render(lock: Lock) -> str:
