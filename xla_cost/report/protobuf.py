@@ -8,9 +8,13 @@ from __future__ import annotations
 
 import struct
 
+_SHORT = tuple(bytes([value]) for value in range(0x80))
+
 
 def varint(value: int) -> bytes:
     """A whole number, at least 0, seven bits a byte, lowest first."""
+    if value < 0x80:
+        return _SHORT[value]
     found = bytearray()
     while value > 0x7F:
         found.append(value & 0x7F | 0x80)

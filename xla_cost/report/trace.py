@@ -14,6 +14,7 @@ import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from dataclasses import field as dataclass_field
+from functools import lru_cache
 from pathlib import Path
 
 from xla_cost.errors import XlaCostError
@@ -28,6 +29,8 @@ _BEGIN, _END, _COUNTER = 1, 2, 4
 _SEQUENCE, _PID = 1, 1
 _PROCESS = 1  # uuid of the process track; the others follow
 _CLEARED = 1  # sequence_flags: nothing was interned before
+
+_OF_SEQUENCE = field(10, _SEQUENCE)  # trusted_packet_sequence_id, in every packet
 
 #: XProf's hlo_category of our kinds of ops; a collective is its own opcode
 _CATEGORY = {
@@ -213,7 +216,7 @@ def _counter(uuid: int, name: str, unit: str) -> bytes:
 
 
 def _descriptor(descriptor: bytes) -> bytes:
-    return field(10, _SEQUENCE) + field(60, descriptor) + field(13, _CLEARED)
+    return _OF_SEQUENCE + field(60, descriptor) + field(13, _CLEARED)
 
 
 def _begin(one: _Slice) -> bytes:
@@ -221,6 +224,7 @@ def _begin(one: _Slice) -> bytes:
     return _event(_BEGIN, one.track) + field(22, one.category) + field(23, one.name) + notes
 
 
+@lru_cache
 def _event(kind: int, track: int) -> bytes:
     return field(9, kind) + field(11, track)
 
@@ -230,9 +234,10 @@ def _sample(at_ns: int, track: int, value: float) -> bytes:
 
 
 def _packet(at_ns: int, event: bytes) -> bytes:
-    return field(8, at_ns) + field(10, _SEQUENCE) + field(11, event)
+    return field(8, at_ns) + _OF_SEQUENCE + field(11, event)
 
 
+@lru_cache(maxsize=1 << 14, typed=True)  # the same few names and values, op after op
 def _annotation(name: str, value: Value) -> bytes:
     number = 6 if isinstance(value, str) else 5 if isinstance(value, float) else 4
     return field(10, name) + field(number, value)

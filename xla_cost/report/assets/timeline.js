@@ -99,25 +99,48 @@ function timelineView(result) {
         group.append(svg('rect', { class: 'repeat', x: left, y: top, width: right - left, height: LANE - 4 }));
       }
     }
-    let edge = -1;
+    // events too thin to see are drawn together with their neighbours, until one zooms in
+    let crowd = null;
+    const flush = () => { if (crowd) group.append(crowdBlock(crowd, top)); crowd = null; };
     for (const event of events) {
       if (event.stream !== index || event.end_s <= view.from || event.start_s >= view.to) continue;
       const left = Math.max(0, x(event.start_s)), right = Math.min(width, x(event.end_s));
-      if (right - edge < 0.4) continue; // hidden behind its neighbour at this zoom
-      edge = right;
-      group.append(block(event, left, Math.max(0.7, right - left), top));
+      if (right - left >= 1.5) {
+        flush();
+        group.append(block(event, left, right - left, top));
+      } else if (crowd && left - crowd.right < 0.5) {
+        crowd.right = Math.max(crowd.right, right);
+        crowd.events.push(event);
+      } else {
+        flush();
+        crowd = { left, right, events: [event] };
+      }
     }
+    flush();
     group.append(svg('text', { class: 'lane-name', x: 6, y: top + 12 }, name));
     return group;
   }
 
+  function colorOf(event) {
+    return event.stream ? streamColor(event.stream) : BOUND_COLOR[tasks[event.task].bound] || BOUND_COLOR.compute;
+  }
+
+  function crowdBlock({ left, right, events: all }, top) {
+    if (all.length === 1) return block(all[0], left, Math.max(0.8, right - left), top);
+    const longest = all.reduce((a, b) => b.end_s - b.start_s > a.end_s - a.start_s ? b : a);
+    return svg('g', { class: 'event', ...tipped(`${all.length} events`, () => [
+      ['from', show.seconds(all[0].start_s)], ['to', show.seconds(all.at(-1).end_s)],
+      ['longest', tasks[longest.task].name], ['scope', tasks[longest.task].scope], ['zoom in', 'to see each']]) },
+    svg('rect', { class: 'thin', x: left, y: top + 15, width: Math.max(0.8, right - left), height: LANE - 20, fill: colorOf(longest) }));
+  }
+
   function block(event, left, width, top) {
     const task = tasks[event.task];
-    const color = event.stream ? streamColor(event.stream) : BOUND_COLOR[task.bound] || BOUND_COLOR.compute;
+    const color = colorOf(event);
     const label = (task.scope.split('/').pop() || task.name).replace(/^kernel\[(\w+).*$/, '$1');
     const short = width > 34 ? label.slice(0, Math.floor((width - 8) / 6.4)) : '';
     return svg('g', { class: 'event', tabindex: width > 3 ? 0 : null, ...tipped(task.name, () => describe(event)) },
-      svg('rect', { x: left, y: top + 15, width, height: LANE - 20, fill: color, rx: width > 6 ? 2 : 0 }),
+      svg('rect', { class: width < 3 ? 'thin' : null, x: left, y: top + 15, width, height: LANE - 20, fill: color, rx: width > 6 ? 2 : 0 }),
       short ? svg('text', { x: left + 4, y: top + 28 }, short) : null);
   }
 
