@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -14,7 +13,6 @@ from xla_cost.errors import XlaCostError
 if TYPE_CHECKING:
     from xla_cost.findings import Finding
     from xla_cost.gate.check import CheckResult
-    from xla_cost.gate.compare import Change
     from xla_cost.program import Program
 
 _HLO_SUFFIXES = (".hlo", ".txt", ".hlo_text")
@@ -39,6 +37,7 @@ def check(
 ) -> None:  # fmt: skip
     """Compare what a program computes and moves with its lock file; exit 1 when it got worse."""
     from xla_cost.gate.check import check_program, read_lock
+    from xla_cost.gate.report import annotation
     from xla_cost.machine import load
 
     load(machine)  # mistakes before the compiler runs
@@ -56,7 +55,7 @@ def check(
             print(f"accept with: xla-cost check {program} --lock {lock} --update")
     if annotate:
         for change in result.worse:
-            print(_annotation(change), file=sys.stderr if json == "-" else sys.stdout)
+            print(annotation(change), file=sys.stderr if json == "-" else sys.stdout)
     if not result.ok:
         raise typer.Exit(1)
 
@@ -92,14 +91,11 @@ def _from_file(path: str) -> tuple[Program, tuple[Finding, ...]]:
 
 
 def _report(result: CheckResult, lock: Path) -> list[str]:
+    from xla_cost.gate.report import change_lines
+
     lines = [f"note: {note}" for note in result.notes]
     worse = len(result.worse)
-    for change in result.changes:
-        lines.append(f"{'WORSE' if change.worse else 'other'}  {change.text}")
-        if change.place:
-            lines.append(f"       at {change.place}")
-        if change.cure:
-            lines.append(f"       cure: {change.cure}")
+    lines += change_lines(result.changes)
     if result.updated:
         return [*lines, f"{lock}: written"]
     accepted = len(result.findings) - len(result.notes)
@@ -112,17 +108,6 @@ def _report(result: CheckResult, lock: Path) -> list[str]:
     if accepted > 0 and not any(change.what == "warning" for change in result.changes):
         lines.append(f"{accepted} findings are accepted by the lock; see xla-cost estimate")
     return lines
-
-
-def _annotation(change: Change) -> str:
-    """A GitHub workflow command; the escapes are those its documentation names."""
-    message = str(change).replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A")
-    file, _, line = change.source.rpartition(":")
-    if not file:
-        return f"::error title=xla-cost::{message}"
-    name = os.path.relpath(file) if os.path.isabs(file) else file
-    name = name.replace("%", "%25").replace(",", "%2C").replace(":", "%3A")
-    return f"::error file={name},line={line},title=xla-cost::{message}"
 
 
 def _write_json(json: str, program: str, lock: Path, result: CheckResult) -> None:

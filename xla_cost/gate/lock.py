@@ -255,14 +255,18 @@ class _Reader:
         if match := _SCOPE_FLOPS.fullmatch(rest):
             self.scope_flops[match["name"], match["scope"]] = int(match["value"])
             return match["name"], match["scope"]
-        if match := _AMOUNT.fullmatch(rest):
-            self.flops[match["name"]] = int(match["value"])
-        return match and match["name"]
+        match = _AMOUNT.fullmatch(rest)
+        if match is None:
+            return None
+        self.flops[match["name"]] = int(match["value"])
+        return match["name"]
 
     def _memory(self, number: int, rest: str) -> object:
-        if match := _AMOUNT.fullmatch(rest):
-            self.memory[match["name"]] = int(match["value"])
-        return match and match["name"]
+        match = _AMOUNT.fullmatch(rest)
+        if match is None:
+            return None
+        self.memory[match["name"]] = int(match["value"])
+        return match["name"]
 
     def _collective(self, number: int, rest: str) -> object:
         match = _COLLECTIVE.fullmatch(rest)
