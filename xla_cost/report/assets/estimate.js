@@ -105,9 +105,9 @@ function collectivesTable(result) {
     { key: 'group', title: 'Groups', text: true },
     { key: 'tiers', title: 'Tiers', text: true },
     { key: 'algorithm', title: 'Algorithm', text: true },
-    { key: 'format', title: 'Format', text: true },
-    { key: 'source', title: 'Source', text: true },
-    { key: 'name', title: 'Name', text: true },
+    { key: 'format', title: 'Format', text: true, minor: true },
+    { key: 'source', title: 'Source', text: true, minor: true },
+    { key: 'name', title: 'Name', text: true, minor: true },
   ], rows, { sort: 'seconds', name: 'collectives', filter: true });
 }
 
@@ -118,14 +118,14 @@ function opsTable(result) {
     { key: 'name', title: 'Op', text: true, swatch: (row) => BOUND_COLOR[row.bound] || BOUND_COLOR.latency },
     { key: 'all', title: 'Seconds in all', show: show.seconds, bar: true },
     { key: 'scope', title: 'Scope', text: true },
-    { key: 'kind', title: 'Kind', text: true },
+    { key: 'kind', title: 'Kind', text: true, minor: true },
     { key: 'executions', title: 'Times', show: show.count },
     { key: 'seconds', title: 'Seconds each', show: show.seconds },
     { key: 'bound', title: 'Bound by', text: true },
     { key: 'flops', title: 'FLOPs each', show: (v) => v ? show.flops(v) : '–' },
     { key: 'bytes', title: 'Bytes each', show: (v) => show.bytes(v || 0) },
-    { key: 'format', title: 'Format', text: true, show: (v) => v || '–' },
-    { key: 'source', title: 'Source', text: true, show: (v) => v || '–' },
+    { key: 'format', title: 'Format', text: true, minor: true, show: (v) => v || '–' },
+    { key: 'source', title: 'Source', text: true, minor: true, show: (v) => v || '–' },
   ], tasks, { sort: 'all', name: 'ops', most: 25, filter: true });
 }
 

@@ -8,7 +8,7 @@ function dataTable(columns, rows, options = {}) {
   const body = h('tbody');
   const count = h('span', { class: 'count' });
   const heads = columns.map((column) => h('th', {
-    scope: 'col', class: column.text ? 'text' : 'number', 'aria-sort': 'none',
+    scope: 'col', class: classOf(column), 'aria-sort': 'none',
   }, h('button', { type: 'button', onclick: () => sortBy(column) }, column.title)));
   const maxima = Object.fromEntries(columns.filter((c) => c.bar).map((c) =>
     [c.key, Math.max(0, ...rows.map((row) => Number(row[c.key]) || 0))]));
@@ -47,7 +47,7 @@ function dataTable(columns, rows, options = {}) {
     const text = printed(column, row);
     const share = column.bar && maxima[column.key] ? (Number(row[column.key]) || 0) / maxima[column.key] : 0;
     return h('td', {
-      class: column.text ? 'text' : 'number', title: text.length > 24 ? text : null,
+      class: classOf(column), title: text.length > 24 ? text : null,
       style: share > 0 ? { '--share': `${(100 * share).toFixed(1)}%` } : undefined,
     }, column.swatch ? h('i', { class: 'swatch', style: { background: column.swatch(row) } }) : null,
     h('span', { class: share > 0 ? 'bar' : null }, text));
@@ -81,6 +81,9 @@ function dataTable(columns, rows, options = {}) {
       h('table', null, h('thead', null, h('tr', null, heads)), body)),
     more);
 }
+
+// `minor` columns are left out on paper, which does not scroll.
+const classOf = (column) => (column.text ? 'text' : 'number') + (column.minor ? ' minor' : '');
 
 // A two-column list of names and values; nested objects one level down.
 function facts(pairs) {
