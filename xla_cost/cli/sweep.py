@@ -10,7 +10,7 @@ import typer
 
 
 def sweep(
-    spec: Annotated[Path, typer.Argument(help="A sweep TOML file, or the name of a ready one.")],
+    spec: Annotated[Path, typer.Argument(help="A sweep TOML file; examples/sweeps holds two.")],
     out: Annotated[Path, typer.Option(help="Folder for results; an unfinished one goes on.")],
     cluster: Annotated[str | None, typer.Option(help="An existing dask scheduler.")] = None,
     resume: Annotated[
