@@ -85,3 +85,19 @@ def test_mistakes_get_one_sentence(lowered, call, message):
     with pytest.raises(XlaCostError, match=message) as caught:
         call(lowered)
     assert "\n" not in str(caught.value)
+
+
+def test_everything_exports_to_pandas(lowered):
+    ledger = lowered.to_pandas()
+    assert list(ledger[ledger.kind == "matmul"].flops) == [
+        op.flops for op, _ in lowered.program.walk() if op.kind == "matmul"
+    ]
+    assert set(ledger.collective) - {""} == {
+        op.collective.kind for op, _ in lowered.program.walk() if op.collective is not None
+    }
+    both = xla_cost.estimate(lowered, "b300", against="b300-photonic")
+    saved = both.first.latency_s - both.second.latency_s
+    assert both.to_pandas().saved_s.sum() == pytest.approx(saved, abs=1e-12)
+    assert both.to_pandas("ops").saved_s.sum() == pytest.approx(saved, abs=1e-12)
+    with pytest.raises(XlaCostError, match="table 'timeline' is unknown"):
+        both.to_pandas("timeline")

@@ -24,6 +24,7 @@ from xla_cost.units import bytes_text, seconds_text
 from xla_cost.waste import ScopeWaste, waste_by_scope
 
 if TYPE_CHECKING:
+    import pandas as pd
     from jax.sharding import AbstractMesh, Mesh
 
     from xla_cost.findings import Finding
@@ -103,6 +104,27 @@ class Lowered:
         `needed` is a closed form where one is known, else `needed_flops`.
         """
         return waste_by_scope(self.program, needed or self.needed_flops, depth=depth)
+
+    def to_pandas(self) -> pd.DataFrame:
+        """One row per op that computes or moves: scope, source line, executions, FLOPs, bytes.
+
+        FLOPs and bytes are of one execution on one device; `group_size` is 0 for no collective.
+        """
+        import pandas as pd
+
+        rows = [
+            {
+                "name": op.name, "kind": op.kind, "opcode": op.opcode, "scope": op.scope,
+                "source": op.source, "executions": times, "flops": op.flops,
+                "bytes_read": op.bytes_read, "bytes_written": op.bytes_written,
+                "collective": op.collective.kind if op.collective else "",
+                "group_size": op.collective.groups.size if op.collective else 0,
+                "payload_bytes": op.collective.payload_bytes if op.collective else 0,
+            }
+            for op, times in self.program.walk()
+            if op.kind not in ("free", "wait")
+        ]  # fmt: skip
+        return pd.DataFrame(rows)
 
     def __repr__(self) -> str:
         program = self.program

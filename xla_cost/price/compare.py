@@ -13,16 +13,20 @@ sqrt of (bandwidth first x bandwidth second) and the same for radix.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from functools import cached_property
 from itertools import permutations
 from math import exp, log
+from typing import TYPE_CHECKING
 
 from xla_cost.errors import XlaCostError
 from xla_cost.machine import Machine, hybrid
 from xla_cost.price.estimate import Estimate
 from xla_cost.price.pricing import price
 from xla_cost.units import seconds_text
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 _CHOICES = ("compute", "bandwidth", "radix")
 
@@ -114,6 +118,24 @@ class Comparison:
                 saved[key] = saved.get(key, 0.0) + sign * op.critical_s
         rows = [OpDifference(*key, seconds) for key, seconds in saved.items()]
         return tuple(sorted(rows, key=lambda row: (-abs(row.saved_s), row.name)))
+
+    def to_pandas(self, table: str = "by_scope") -> pd.DataFrame:
+        """Seconds that the second estimate saves, as a data frame: `by_scope` or `ops`.
+
+        Raises XlaCostError for any other table.
+        """
+        import pandas as pd
+
+        if table not in ("by_scope", "ops"):
+            raise XlaCostError(f"table {table!r} is unknown; expected 'by_scope' or 'ops'")
+        rows: tuple[ScopeDifference | OpDifference, ...]
+        rows = self.by_scope if table == "by_scope" else self.ops
+        kind = ScopeDifference if table == "by_scope" else OpDifference
+        columns = [field.name for field in fields(kind)]
+        frame = pd.DataFrame([[getattr(row, c) for c in columns] for row in rows], columns=columns)
+        if table == "by_scope":
+            frame["saved_s"] = [row.saved_s for row in rows]
+        return frame
 
     def __repr__(self) -> str:
         shares = " x ".join(f"{name} {value:.3f}" for name, value in self.split.items())
