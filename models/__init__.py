@@ -12,7 +12,7 @@ from xla_cost.models.plan import PLANS, Plan, get_plan
 from xla_cost.models.workload import Workload
 
 if TYPE_CHECKING:
-    from xla_cost.models.build import ModelProgram, build
+    from xla_cost.models.assemble import ModelProgram, build
 
 __all__ = [
     "CONFIGS",
@@ -33,8 +33,8 @@ __all__ = [
 
 def __getattr__(name: str) -> Any:
     if name in ("ModelProgram", "build"):
-        # importing the submodule `build` binds its name here; the function takes its place
-        module = importlib.import_module("xla_cost.models.build")
+        # the module is not called `build`: importing it would bind that name to the module
+        module = importlib.import_module("xla_cost.models.assemble")
         globals().update(ModelProgram=module.ModelProgram, build=module.build)
         return globals()[name]
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -9,7 +9,7 @@ from fractions import Fraction
 
 from flax import nnx
 
-from xla_cost.models.build import abstract_model
+from xla_cost.models.assemble import abstract_model
 from xla_cost.models.config import ModelConfig
 
 

@@ -12,7 +12,7 @@ from models_numpy import forward
 from xla_cost import models
 from xla_cost.models import Workload, build, get_config, get_formats, get_plan
 from xla_cost.models.arrange import arrange_ids, decode_cache, pad_weights, prefill_cache
-from xla_cost.models.build import abstract_model
+from xla_cost.models.assemble import abstract_model
 from xla_cost.models.moe import assign_slots
 
 TINY = get_config("tiny")

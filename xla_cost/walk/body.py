@@ -130,7 +130,9 @@ class BodyBuilder:
                     if part is not None:
                         return part
             instruction = self.graph.instruction(ref.producer)
-            if instruction is not None and instruction.opcode == "parameter":
+            # in damaged text two instructions of one name: `made` may be another's
+            is_parameter = instruction is not None and instruction.opcode == "parameter"
+            if is_parameter and made.parameters:
                 return Needs(made.nodes, ((made.parameters[0][0], ref.path),))
         return made
 
