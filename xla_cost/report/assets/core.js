@@ -77,7 +77,7 @@ function shownAs(name) {
 const list = (value) => Array.isArray(value) ? value : [];
 const object = (value) => value && typeof value === 'object' && !Array.isArray(value) ? value : {};
 const sum = (values) => values.reduce((total, value) => total + value, 0);
-const words = (name) => name.replace(/_(s|j)$/, '').replaceAll('_', ' ');
+const words = (name) => name.replace(/(?<!_per)_(s|j)$/, '').replaceAll('_', ' ');
 const shape = (mesh) => Array.isArray(mesh) ? mesh.join('×') : String(mesh);
 
 // Columns of equal length as a list of objects.

@@ -31,7 +31,7 @@ function oneServing(data) {
       ['output tokens/s per GPU', show.plain(data.output_tokens_per_s_per_gpu), `input ${show.plain(data.input_tokens_per_s_per_gpu)}`],
       typeof data.goodput_share === 'number' ? ['requests within SLO', show.share(data.goodput_share), `${show.plain(data.goodput_per_s_per_gpu)} per s and GPU`] : null,
       ['decode batch', show.plain(batch.mean), `at most ${show.plain(batch.max)}`],
-      data.bottleneck ? ['bottleneck', data.bottleneck, ''] : null])),
+    ]), data.bottleneck ? h('p', null, h('b', null, 'What holds it back: '), data.bottleneck, '.') : null),
     section('Latency distributions', 'Logarithmic scale. Bar: median to p90 and to p99; line: to the largest; mark: mean with its 95 % interval.', distributions(data)),
     ...Object.keys(object(data.series)).length ? [section('Over time', 'Averages over short intervals of the whole run.', seriesView(data.series))] : [],
     section('All figures', null, facts(rest.map(([k, v]) => [words(k), v === null ? '–' : shownAs(k)(v)]))),
@@ -82,7 +82,7 @@ function seriesView(series) {
 
 function lineChart(points, width, name, color, print = show.seconds) {
   const height = 130, left = 40, bottom = 20;
-  const x1 = Math.max(1e-9, ...points.map((p) => p[0])), y1 = Math.max(1e-9, ...points.map((p) => p[1]));
+  const x1 = Math.max(1e-9, ...points.map((p) => p[0])), y1 = Math.max(...points.map((p) => p[1])) || 1;
   const x = (v) => left + (width - left - 8) * v / x1, y = (v) => 8 + (height - bottom - 8) * (1 - v / y1);
   const out = svg('svg', { width, height, class: 'chart', role: 'img', 'aria-label': words(name) });
   out.append(svg('g', { class: 'axis' }, [0, y1 / 2, y1].map((v) => [svg('line', { x1: left, x2: width - 8, y1: y(v), y2: y(v) }),
