@@ -40,7 +40,7 @@ function scaled(value, units, step = 1000) {
 const show = {
   seconds: (v) => {
     const size = Math.abs(v);
-    if (!size) return '0 s';
+    if (size < 1e-12) return '0 s'; // what rounding leaves of a difference
     for (const [unit, one] of [['s', 1], ['ms', 1e-3], ['µs', 1e-6]]) {
       if (size >= one) return `${three(v / one)} ${unit}`;
     }
