@@ -153,6 +153,7 @@ def pareto_figure(found: Mapping[str, Sequence[Design]], out: Path) -> list[Path
                 )  # fmt: skip
             axis.set_xlabel("time per output token allowed (ms)")
             axis.set_ylabel(label)
+            axis.margins(y=0.08)
             axis.set_ylim(bottom=0)
         figure.legend(*axes[0].get_legend_handles_labels(), loc="outside upper center", ncols=2)
         return _save(figure, out, "serving-pareto")
