@@ -78,6 +78,7 @@ def run_study(
                     models[0], formats[0], machines, COLUMNS, rules, workers,
                     attention=attention, progress=progress,
                 )  # fmt: skip
+    _add_free_bars(result)
     with stage("tables and figures"):
         result.files += _tables(result, models, machines, out)
         result.files += _figures(result, models, machines, formats, out / "figures")
@@ -101,6 +102,15 @@ def _realism(
                 result.bands[place] = band(program, rules, machine)
 
 
+def _add_free_bars(result: StudyResult) -> None:
+    """What each fabric's best mesh and plan leave of a ratio, at the end of its waterfall."""
+    for cell in result.free:
+        place = (cell.machine, cell.column)
+        if place in result.waterfalls:
+            bar = Bar(f"best mesh of each, {cell.policy}", False, cell.copper, cell.photonic)
+            result.waterfalls[place] += (bar,)
+
+
 def _tables(
     result: StudyResult, models: Sequence[str], machines: Sequence[str], out: Path
 ) -> list[Path]:
@@ -114,14 +124,13 @@ def _tables(
         write(tables.hardware_rows(machines), out / "hardware.csv"),
         write(tables.model_rows(models), out / "models.csv"),
     ]
-    for name, by_place, rows in (
-        ("waterfall", result.waterfalls, tables.waterfall_rows),
-        ("sensitivity", result.samples, tables.sample_rows),
-    ):
+    bars = {place: tables.waterfall_rows(bars) for place, bars in result.waterfalls.items()}
+    samples = {place: tables.sample_rows(found) for place, found in result.samples.items()}
+    for name, by_place in (("waterfall", bars), ("sensitivity", samples)):
         merged = [
             {"machine": machine, "point": str(column), **row}
-            for (machine, column), values in by_place.items()
-            for row in rows(values)  # type: ignore[operator]
+            for (machine, column), rows in by_place.items()
+            for row in rows
         ]
         found.append(write(merged, out / f"{name}.csv"))
     guessed = [

@@ -8,13 +8,18 @@ from typing import Any
 
 from xla_cost.jsonio import replace_file
 from xla_cost.machine import load
+from xla_cost.models import get_config, get_plan
 from xla_cost.study.curves import CurvePoint
 from xla_cost.study.free import FreeCell
+from xla_cost.study.known import deviation
 from xla_cost.study.realism import Bar
 from xla_cost.study.reproduce import Cell, Times
 from xla_cost.study.sensitivity import Sample
 
 Row = Mapping[str, Any]
+
+#: Deviations up to this are not explained.
+WITHIN = 0.1
 
 
 def write_csv(rows: Iterable[Row], path: Path) -> Path:
@@ -50,6 +55,7 @@ def ratio_rows(cells: Sequence[Cell]) -> list[Row]:
             "study_high": cell.known[1] if cell.known else None,
             "deviation": cell.deviation,
             "ratio_with_study_compute": ratio_with_study_compute(cell),
+            "cause": cause(cell),
             "refused": cell.refused,
             **_times("copper", cell.copper),
             **_times("photonic", cell.photonic),
@@ -93,6 +99,37 @@ def ratio_with_study_compute(cell: Cell) -> float | None:
     if known is None or cell.copper is None or cell.photonic is None:
         return None
     return (known.compute_s + cell.copper.comm_s) / (known.compute_s + cell.photonic.comm_s)
+
+
+def cause(cell: Cell) -> str:
+    """What the deviation of a cell comes from, as far as the study's numbers tell.
+
+    Where its compute is known, ours is replaced by it: what then remains is the network's.
+    Elsewhere the share of attention that idle devices cost is named. "" where no ratio is known.
+    """
+    if cell.known is None or cell.deviation is None or cell.copper is None:
+        return ""
+    if abs(cell.deviation) <= WITHIN:
+        return f"within {WITHIN:.0%}"
+    ratio, known = ratio_with_study_compute(cell), cell.components
+    if ratio is None or known is None:
+        return _head_stretch(cell) or "the study's compute is not known here"
+    left = deviation(ratio, cell.known)
+    ours = cell.copper.compute_s / known.compute_s - 1
+    part = "compute" if abs(left) < abs(cell.deviation) / 2 else "network"
+    return (
+        f"{part}: ours computes {ours:+.0%}; with the study's compute the ratio is {ratio:.2f} "
+        f"({left:+.0%}){'; ' if _head_stretch(cell) else ''}{_head_stretch(cell)}"
+    )
+
+
+def _head_stretch(cell: Cell) -> str:
+    """How much whole heads stretch attention where y does not divide them; "" where it does."""
+    heads, y = get_config(cell.model).num_attention_heads, cell.mesh[1]
+    stretch = -(-heads // y) * y / heads
+    if stretch == 1 or get_plan(cell.plan).remainder != "pad":
+        return ""
+    return f"{heads} heads over {y} devices take {stretch:.2f} times the even share of attention"
 
 
 def curve_rows(points: Sequence[CurvePoint]) -> list[Row]:
@@ -161,7 +198,7 @@ def sample_rows(samples: Sequence[Sample]) -> list[Row]:
 
 def hardware_rows(machines: Sequence[str]) -> list[Row]:
     """Table III: platforms and their twins as the machine files have them, SI units."""
-    rows = []
+    rows: list[Row] = []
     for name in machines:
         for fabric in (name, f"{name}-photonic"):
             machine = load(fabric)
@@ -188,10 +225,9 @@ def hardware_rows(machines: Sequence[str]) -> list[Row]:
 
 def model_rows(models: Sequence[str]) -> list[Row]:
     """Table II: the models with their parameter counts."""
-    from xla_cost.models import get_config
     from xla_cost.models.counts import count_parameters
 
-    rows = []
+    rows: list[Row] = []
     for name in models:
         config = get_config(name)
         counts = count_parameters(config)
