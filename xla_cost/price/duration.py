@@ -150,17 +150,22 @@ _WIDTH = {"fp4": 0.5, "int4": 0.5, "fp8": 1.0, "int8": 1.0, "fp16": 2.0, "bf16":
           "fp32": 4.0, "fp64": 8.0}  # fmt: skip
 
 
+def _is_grouped(op: Op, matmul: Matmul) -> bool:
+    """Whether a product is one of experts: a ragged dot, or a batched one in a marked region."""
+    return matmul.grouped or op.region == "grouped_gemm"
+
+
 def _covered(
     task: Task, matmuls: tuple[Matmul, ...], policy: Policy
 ) -> tuple[Task, tuple[Matmul, ...]]:
     """Grouped products without the experts that no token goes to, and without their weights."""
     share = policy.expert_coverage
-    if share == 1.0 or not any(matmul.grouped for matmul in matmuls):
+    if share == 1.0 or not any(_is_grouped(task.op, matmul) for matmul in matmuls):
         return task, matmuls
     found = []
     skipped_bytes = 0.0
     for matmul in matmuls:
-        if matmul.grouped:
+        if _is_grouped(task.op, matmul):
             batch = ceil(matmul.batch * share)
             idle = (matmul.batch - batch) * matmul.n * matmul.k
             skipped_bytes += idle * _WIDTH.get(matmul.format, 4.0)
@@ -171,10 +176,10 @@ def _covered(
 
 def _loaded(op: Op, imbalance: float) -> tuple[Matmul, ...]:
     """Matmuls on the busiest expert rank: `imbalance` times the rows per expert."""
-    if imbalance == 1.0 or not any(matmul.grouped for matmul in op.matmuls):
+    if imbalance == 1.0 or not any(_is_grouped(op, matmul) for matmul in op.matmuls):
         return op.matmuls
     return tuple(
-        replace(matmul, m=ceil(matmul.m * imbalance)) if matmul.grouped else matmul
+        replace(matmul, m=ceil(matmul.m * imbalance)) if _is_grouped(op, matmul) else matmul
         for matmul in op.matmuls
     )
 
