@@ -34,7 +34,7 @@ dist: $(STAMP)  ## build sdist and wheel into dist/, install the wheel where not
 	$(BIN)/python scripts/check_wheel.py --keep dist
 
 docs: $(DOCS_STAMP) $(TREE)  ## build the documentation site into site/
-	$(BIN)/mkdocs build --quiet --strict
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet --strict
 
 $(DOCS_STAMP): $(STAMP)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[docs]'
