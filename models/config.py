@@ -6,6 +6,7 @@ Field names are those of a Hugging Face `config.json`, so that a figure can be l
 from __future__ import annotations
 
 import json
+import sys
 from dataclasses import MISSING, dataclass, fields
 from pathlib import Path
 from typing import Any, Literal
@@ -85,7 +86,8 @@ def _check(config: ModelConfig) -> None:
             if value not in _CHOICES[field.name]:
                 raise XlaCostError(f"{place}, expected one of {', '.join(_CHOICES[field.name])}")
         elif field.name in ("rope_theta", "rms_norm_eps", "routed_scaling_factor"):
-            if isinstance(value, bool) or not isinstance(value, (int, float)) or not value > 0:
+            is_number = isinstance(value, (int, float)) and not isinstance(value, bool)
+            if not is_number or not 0 < value < sys.float_info.max:
                 raise XlaCostError(f"{place}, expected a number above 0")
         elif field.name not in ("name", "norm_topk_prob"):
             least = 0 if field.name in _MAY_BE_ZERO else 1
@@ -224,7 +226,7 @@ def get_config(name_or_path: str | Path) -> ModelConfig:
         )
     try:
         raw = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, RecursionError) as error:
         raise XlaCostError(f"{path}: not readable as JSON ({error})") from error
     return from_hugging_face(raw, name=path.parent.name or path.stem, place=str(path))
 

@@ -148,3 +148,7 @@ def read_json(path: str | os.PathLike[str]) -> Any:
         ) from error
     except RecursionError as error:
         raise XlaCostError(f"{name}: is nested too deep to be read") from error
+    except XlaCostError:
+        raise
+    except ValueError as error:  # a number of more digits than Python reads
+        raise XlaCostError(f"{name}: {error}; numbers must be shorter") from error

@@ -36,6 +36,9 @@ COMMANDS = {
     "plans": "list the sharding plans",
 }
 
+#: Characters of an error message; words of the input appear in it.
+_LONGEST = 1200
+
 
 def _exists(name: str) -> bool:
     place = Path(__file__).parent / name
@@ -119,7 +122,10 @@ def run(arguments: list[str] | None = None) -> int:
 
 
 def _refuse(message: str) -> int:
-    print(f"xla-cost: {' '.join(message.split())}", file=sys.stderr)
+    line = " ".join(message.split())
+    if len(line) > _LONGEST:  # somebody's file has a word of a megabyte
+        line = f"{line[: _LONGEST // 2]} .. {line[-_LONGEST // 2 :]}"
+    print(f"xla-cost: {line}", file=sys.stderr)
     return 2
 
 

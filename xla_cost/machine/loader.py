@@ -101,7 +101,7 @@ def _read(path: Path, chain: tuple[Path, ...]) -> _Sheet:
     except OSError as error:
         reason = error.strerror or error
         raise XlaCostError(f"{path}: cannot be read ({reason}); expected a TOML file") from None
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+    except (ValueError, RecursionError) as error:  # also what a number of 5000 digits raises
         raise XlaCostError(f"{path.name}: not valid TOML ({error})") from None
     own = _sheet(raw, path)
     if not own.extends:

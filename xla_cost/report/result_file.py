@@ -236,6 +236,8 @@ def _words(shape: Any) -> str:
         return "a number"
     if isinstance(shape, list):
         return "a list"
+    if isinstance(shape, Mapping):
+        return "an object"
     return {str: "a string", bool: "true or false"}.get(shape, "an object")
 
 

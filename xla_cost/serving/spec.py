@@ -76,7 +76,7 @@ def read_spec(path: str | Path) -> ServeSpec:
         values = tomllib.loads(Path(path).read_text(encoding="utf-8"))
     except (OSError, UnicodeDecodeError) as error:
         raise XlaCostError(f"{path}: {error}; expected a readable TOML file") from error
-    except tomllib.TOMLDecodeError as error:
+    except (ValueError, RecursionError) as error:  # also what a number of 5000 digits raises
         raise XlaCostError(f"{name}: {error}; expected TOML") from error
     top = Table(f"{name}: ", values)
     roles: tuple[Role, ...] = ("prefill", "decode", "mixed")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -35,12 +36,12 @@ class Table:
     def number(
         self, key: str, default: Any = _MISSING, low: float = 0.0, high: float = float("inf")
     ) -> Any:
-        """A number in low..high."""
+        """A finite number in low..high."""
         value = self._take(key, default)
         if value is default:
             return value
         good = isinstance(value, (int, float)) and not isinstance(value, bool)
-        if not good or not low <= value <= high:
+        if not good or not low <= value <= min(high, sys.float_info.max):
             limits = f">= {low:g}" if high == float("inf") else f"in {low:g} .. {high:g}"
             raise XlaCostError(f"{self._place(key)} = {value!r}; must be a number {limits}")
         return float(value)

@@ -97,7 +97,7 @@ def _jsonl(name: str, text: str) -> Iterator[Record]:
         where = f"{name}:{number}"
         try:
             value = json.loads(line)
-        except (json.JSONDecodeError, RecursionError) as error:
+        except (ValueError, RecursionError) as error:
             raise XlaCostError(f"{where}: {line[:60]!r}; expected a JSON object") from error
         if not isinstance(value, dict):
             raise XlaCostError(f"{where}: {line[:60]!r}; expected a JSON object")

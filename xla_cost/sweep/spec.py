@@ -82,7 +82,7 @@ def read_spec(path: Path) -> SweepSpec:
         table = tomllib.loads(path.read_text())
     except OSError as error:
         raise XlaCostError(f"{path}: cannot be read: {error.strerror}") from error
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+    except (ValueError, RecursionError) as error:  # also what a number of 5000 digits raises
         raise XlaCostError(f"{path}: not a TOML file: {error}") from error
     return parse_spec(table, str(path))
 
