@@ -46,7 +46,7 @@ def running_cluster():
     script = (
         "from distributed import LocalCluster\n"
         "if __name__ == '__main__':\n"
-        "    with LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=None,\n"
+        "    with LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=':0',\n"
         "                      host='127.0.0.1') as cluster:\n"
         "        print(cluster.scheduler_address, flush=True)\n"
         "        input()\n"

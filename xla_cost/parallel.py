@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 import os
 import signal
+import socket
 import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
@@ -74,7 +75,8 @@ class Workers:
         """Tasks that may wait or run at once: two per worker, so that none idles."""
         if self._address is None or self._client is None:
             return 2 * max(1, self._processes)
-        return 2 * max(1, sum(self._client.nthreads().values()))
+        threads: int = sum(self._client.nthreads().values())
+        return 2 * max(1, threads)
 
     def _result(self, future: Any) -> Any:
         from distributed.client import FutureCancelledError
@@ -99,8 +101,14 @@ class Workers:
 
     def _existing(self) -> Any:
         from distributed import Client
+        from distributed.comm import parse_address, parse_host_port
 
         try:
+            # A client that fails half-way is finalised whenever the collector likes, which can
+            # deadlock the next one (dask/distributed LoopRunner): see first whether anyone listens.
+            _, place = parse_address(self._address)
+            host, port = parse_host_port(place)
+            socket.create_connection((host, port), timeout=10).close()
             return Client(self._address, timeout=10)
         except (OSError, TimeoutError, ValueError) as error:
             raise XlaCostError(
@@ -116,7 +124,7 @@ class Workers:
                 n_workers=self._processes,
                 threads_per_worker=1,
                 processes=True,
-                dashboard_address=None,
+                dashboard_address=":0",  # any free port: the usual one may be taken
                 silence_logs=logging.CRITICAL,
                 memory_limit=None,
             )
