@@ -42,7 +42,7 @@ SOURCES = (
     "tests/test_models_numerics.py",
     "docs/design.md",
     "examples/linen_encoder.py",
-    "benchmarks/hlo_reader.py",
+    "benchmarks/run.py",
     "xla_cost/py.typed",
 )
 #: What the wheel must hold.
