@@ -16,15 +16,17 @@ def study(
         str, typer.Option(help="Platforms that have a photonic twin; comma-separated.")
     ] = "b200,b300,rubin,r4",
     formats: Annotated[str, typer.Option(help="Of fp4, fp8+fp4; comma-separated.")] = "fp4",
-    no_search: Annotated[
-        bool, typer.Option("--no-search", help="Leave out the free mesh search.")
-    ] = False,
+    search: Annotated[
+        str, typer.Option(help="Columns whose mesh is searched freely: all, shown or none.")
+    ] = "all",
+    no_search: Annotated[bool, typer.Option("--no-search", help="Same as --search none.")] = False,
     processes: Annotated[int | None, typer.Option(help="Worker processes.", min=0)] = None,
     cluster: Annotated[str | None, typer.Option(help="An existing dask scheduler.")] = None,
     json: Annotated[str | None, typer.Option(help="Write JSON here; - for stdout.")] = None,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="No progress bar.")] = False,
 ) -> None:
     """Reproduce every table and figure, with deviations, and make the assumptions realistic."""
+    from xla_cost.errors import XlaCostError
     from xla_cost.jsonio import write_json
     from xla_cost.machine import load
     from xla_cost.models import get_config, get_formats
@@ -33,8 +35,13 @@ def study(
     from xla_cost.show.console import console
     from xla_cost.show.progress import progress_bar
     from xla_cost.show.study import show_study
-    from xla_cost.study.run import run_study, to_json
+    from xla_cost.study.cells import COLUMNS
+    from xla_cost.study.run import SHOWN, run_study, to_json
 
+    choices = {"all": COLUMNS, "shown": SHOWN, "none": ()}
+    if search not in choices:
+        raise XlaCostError(f"--search {search!r}: expected one of {', '.join(choices)}")
+    columns = choices["none" if no_search else search]
     names = [get_config(name).name for name in models.split(",")]
     platforms = [load(name).name for name in machines.split(",")]
     for name in platforms:
@@ -48,7 +55,7 @@ def study(
     ):
         result = run_study(
             names, platforms, presets, out, workers,
-            free=not no_search, report=lambda stage: progress,
+            free=columns, report=lambda stage: progress,
         )  # fmt: skip
     answer = to_json(result) | {"provenance": provenance(sys.argv[1:])}
     write_json(out / "study.json", answer)

@@ -9,7 +9,6 @@ from xla_cost.cache import Cache
 from xla_cost.errors import XlaCostError
 from xla_cost.machine import Machine
 from xla_cost.models.layout import Layout, resolve
-from xla_cost.models.needs import device_flops, held_bytes, moved_bytes
 from xla_cost.models.plan import get_plan
 from xla_cost.models.workload import Workload
 from xla_cost.price import Policy
@@ -18,6 +17,7 @@ from xla_cost.programs import Request, cached_program, model_program, store_prog
 from xla_cost.search.affine import interpolate, is_affine
 from xla_cost.search.candidates import Candidate
 from xla_cost.search.engine import Lowered
+from xla_cost.search.needs import device_seconds, held_bytes, moved_bytes
 
 
 @dataclass(frozen=True)
@@ -49,18 +49,14 @@ class ModelProblem:
         return None
 
     def bound_s(self, candidate: Candidate, machine: Machine, policy: Policy) -> float:
-        """Needed FLOPs at peak and the moves of the residual stream over all links at once.
+        """Needed matrix work at peak and the moves of the residual stream over all links at once.
 
         A program never does less than that: efficiencies are at most 1. With one micro-batch
         the two add up, since every other step of a layer waits for those moves or is waited
         for; with several they may overlap.
         """
         workload, layout = self._workload(candidate), self._layout(candidate)
-        compute_s = sum(
-            flops / machine.peak_flops[number_format]
-            for number_format, flops in device_flops(workload, layout).items()
-            if number_format in machine.peak_flops
-        )
+        compute_s = device_seconds(workload, layout, machine)
         links = sum(tier.bandwidth_bytes_per_s for tier in machine.tiers)
         moves_s = moved_bytes(workload, layout) / links
         if candidate.microbatches > 1:

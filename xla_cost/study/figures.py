@@ -90,11 +90,11 @@ def latency_and_throughput(
                 above.axhline(limit, color=BLACK, linewidth=0.8, linestyle=":")
                 above.annotate(
                     f"{limit:g} s",
-                    (1, limit),
+                    (1.01, limit),
                     xycoords=("axes fraction", "data"),
                     fontsize=6,
-                    ha="right",
-                    va="bottom",
+                    va="center",
+                    annotation_clip=False,
                 )
             above.set(xscale="log", yscale="log", title=_title(seq, swept))
             below.set(xscale="log", xlabel=swept, ylim=(0, None))
@@ -158,7 +158,7 @@ def waterfall(bars: Sequence[Bar], column: Column, machine: str, folder: Path) -
                 continue
             axis.barh(y, bar.ratio - 1, left=1, height=0.5, color=PHOTONIC)
             axis.annotate(
-                f"{bar.ratio:.2f}", (bar.ratio, y), xytext=(3, 0), fontsize=7, va="center",
+                f"{bar.ratio:.2f}", (bar.ratio, y), xytext=(6, 0), fontsize=7, va="center",
                 textcoords="offset points",
             )  # fmt: skip
             single = alone.get(bar.step)
@@ -195,7 +195,9 @@ def tornado(samples: Sequence[Sample], base: float, name: str, folder: Path) -> 
         axis.set_yticks(range(len(spans)), [low.parameter for low, _ in spans])
         axis.axvline(base, color=BLACK, linewidth=0.8)
         axis.set_xlabel("copper / photonic")
-        axis.margins(x=0.15)
+        ends = [span[side].ratio for span in spans for side in (0, 1)] or [base]
+        room = 0.15 * (max(ends) - min(ends)) or 0.1  # for the labels beside the bars
+        axis.set_xlim(min(ends) - room, max(ends) + room)
         return save(made, folder, name)
 
 

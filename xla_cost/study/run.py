@@ -46,13 +46,13 @@ def run_study(
     out: Path,
     workers: Workers,
     *,
-    free: bool = True,
+    free: Sequence[Column] = COLUMNS,
     report: Callable[[str], Callable[[int, int], None]] = lambda stage: lambda done, total: None,
 ) -> StudyResult:
     """Compute and write the study of `models` on `machines` into `out`.
 
-    `report(stage)` gives a progress function for a stage. Without `free` the searches, by
-    far the longest part, are left out. Everything lowered stays in the cache.
+    `report(stage)` gives a progress function for a stage. `free` are the columns whose mesh and
+    plan are searched as well, by far the longest part. Everything lowered stays in the cache.
     """
     result = StudyResult()
 
@@ -75,7 +75,7 @@ def run_study(
                 (CALIBRATED, "flash"),
             ):
                 result.free += free_cells(
-                    models[0], formats[0], machines, COLUMNS, rules, workers,
+                    models[0], formats[0], machines, free, rules, workers,
                     attention=attention, progress=progress,
                 )  # fmt: skip
     _add_free_bars(result)

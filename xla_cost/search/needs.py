@@ -6,9 +6,9 @@ whatever a program computes beyond this is replication, padding or unmasked atte
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Mapping
 
+from xla_cost.machine import Machine
 from xla_cost.models.layout import Layout
 from xla_cost.models.workload import Workload
 
@@ -25,21 +25,38 @@ def needed_flops(workload: Workload) -> Mapping[str, float]:
     return _by_format(workload, _macs(workload))
 
 
-def device_flops(workload: Workload, layout: Layout) -> Mapping[str, float]:
-    """Matrix FLOPs that the busiest device of `layout` does at the least, by number format.
+def device_seconds(workload: Workload, layout: Layout, machine: Machine) -> float:
+    """Seconds of matrix work on the busiest device at peak rates, at the least.
 
     Attention is split over parts of the batch, of the sequence and over whole heads, and
-    repeated on devices along every other axis; the rest is split over all devices.
+    repeated on devices along every other axis; the rest is split over all devices. Plain
+    attention computes every score, causal or not, and moves each to memory and back.
     """
+    share = _attention_share(workload, layout)
+    shares = {"attention": share, "scores": share}
+    macs = {n: count * shares.get(n, 1 / layout.devices) for n, count in _macs(workload).items()}
+    scores = macs.pop("scores")
+    seconds = _peak_seconds(_by_format(workload, macs), machine)
+    if workload.attention == "flash" or workload.phase == "decode":
+        return seconds + _peak_seconds(_by_format(workload, {"scores": scores}), machine)
+    c, formats = workload.model, workload.formats
+    count = workload.batch * workload.seq**2 * c.num_attention_heads * c.num_hidden_layers * share
+    full = count * (c.qk_head_dim + c.v_head_dim)
+    width = _WIDTH_BYTES[formats.residual] + _WIDTH_BYTES[formats.scores]
+    moved_s = count * width / machine.memory_bytes_per_s
+    return seconds + max(_peak_seconds(_by_format(workload, {"scores": full}), machine), moved_s)
+
+
+def _attention_share(workload: Workload, layout: Layout) -> float:
     heads = workload.model.num_attention_heads
     mine = -(-heads // layout.size(layout.head_axes)) / heads
-    attention = mine / (layout.batch_ranks * layout.seq_ranks)
-    shares = {"attention": attention, "scores": attention}
-    macs = _macs(workload)
-    return _by_format(
-        workload,
-        {part: count * shares.get(part, 1 / layout.devices) for part, count in macs.items()},
-    )
+    return mine / (layout.batch_ranks * layout.seq_ranks)
+
+
+def _peak_seconds(flops_by_format: Mapping[str, float], machine: Machine) -> float:
+    """Seconds at peak; formats that the machine has no rate for are left out, not guessed."""
+    peaks = machine.peak_flops
+    return sum(flops / peaks[name] for name, flops in flops_by_format.items() if name in peaks)
 
 
 def moved_bytes(workload: Workload, layout: Layout) -> float:
@@ -104,8 +121,9 @@ def _macs(workload: Workload) -> Mapping[str, float]:
 
 
 def _by_format(workload: Workload, macs: Mapping[str, float]) -> Mapping[str, float]:
-    found: Counter[str] = Counter()
+    found: dict[str, float] = {}
     for part, count in macs.items():
         if count:
-            found[getattr(workload.formats, part)] += 2.0 * count
-    return dict(found)
+            name = getattr(workload.formats, part)
+            found[name] = found.get(name, 0.0) + 2.0 * count
+    return found
