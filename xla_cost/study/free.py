@@ -13,7 +13,7 @@ from xla_cost.machine import load
 from xla_cost.parallel import Workers
 from xla_cost.policy import Policy
 from xla_cost.programs import Request
-from xla_cost.search.candidates import space
+from xla_cost.search.candidates import Candidate, space
 from xla_cost.search.engine import Ranked, SearchResult, search
 from xla_cost.search.model_problem import ModelProblem
 from xla_cost.study.cells import Column
@@ -57,7 +57,8 @@ def free_cells(
 ) -> tuple[FreeCell, ...]:
     """The best mesh and plan on each fabric, by search over every shape.
 
-    Memory is not held against a candidate: at the study's batches nothing un-chunked fits.
+    Weights and cache must fit, what is live in between need not: at the study's batches nothing
+    fits whole, and a batch may run in chunks.
     """
     found = []
     total = len(columns) * len(machines)
@@ -74,11 +75,13 @@ def free_cells(
         candidates = space(column.devices, plans)
         for index, name in enumerate(machines):
             progress(at * len(machines) + index, total)
+            capacity = load(name).memory_capacity_bytes
+            holding = [c for c in candidates if _holds(problem, c, capacity)]
             best = [
                 _best(
                     search(
                         problem,
-                        candidates,
+                        holding,
                         load(fabric),
                         rules,
                         top=1,
@@ -106,6 +109,12 @@ def free_cells(
             )
     progress(total, total)
     return tuple(found)
+
+
+def _holds(problem: ModelProblem, candidate: Candidate, capacity_bytes: float) -> bool:
+    if problem.reject(candidate) is not None:
+        return False
+    return problem.least_bytes(candidate) <= capacity_bytes
 
 
 def _best(result: SearchResult) -> Ranked | None:
