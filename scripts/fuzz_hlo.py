@@ -14,7 +14,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-import atheris  # type: ignore[import-not-found]
+import atheris
 
 with atheris.instrument_imports(include=["xla_cost.hlo", "xla_cost.walk", "xla_cost.groups"]):
     from xla_cost.errors import XlaCostError
