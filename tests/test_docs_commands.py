@@ -18,6 +18,7 @@ PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").r
 BLOCK = re.compile(r"^```(\w+)[^\n]*\n(.*?)^```", re.MULTILINE | re.DOTALL)
 LINK = re.compile(r"(?<!!)\[[^\]\n]*\]\(([^)\s]+)\)|!\[[^\]\n]*\]\(([^)\s]+)\)")
 MAKE = re.compile(r"(?:^\s*(?:\$ )?|`)make ([a-z][a-z ]*[a-z])(?=`|\s*#|\s*$)", re.MULTILINE)
+INLINE = re.compile(r"(?:`|^    \$? ?)(?:\.venv/bin/)?xla-cost ([A-Za-z]+)([^`\n]*)", re.MULTILINE)
 #: Commands that answer within a second or so whatever they are given.
 ALWAYS_CHEAP = {"machines", "models", "plans", "explain", "report", "inspect"}
 #: Commands that are cheap on the model that compiles in seconds.
@@ -65,11 +66,10 @@ def files(page: Path) -> Iterator[tuple[str, str]]:
 
 def commands(page: Path) -> Iterator[Command]:
     for language, text in blocks(page):
-        if language not in ("console", "sh", "bash", "shell"):
+        if language not in ("console", "sh", "bash", "shell", "text"):
             continue
         for line in text.replace("\\\n", " ").splitlines():
-            is_prompted = line.startswith("$ ")
-            if language == "console" and not is_prompted:
+            if language in ("console", "text") and not line.startswith("$ "):
                 continue
             words = shlex.split(line.removeprefix("$ "), comments=True)
             if words and words[0].rpartition("/")[2] == "xla-cost":
@@ -128,6 +128,19 @@ def test_cheap_commands_run(
         else:
             written = ("--json", "--out", "--trace", "--lock")
             promised |= {b for a, b in pairwise(words) if a in written}
+
+
+@pytest.mark.parametrize("page", [page for page in PAGES if page.is_file()], ids=name_of)
+def test_commands_in_running_text_are_real(page: Path) -> None:
+    """`xla-cost NAME ..`: the command is there, and so is every option that is named."""
+    for match in INLINE.finditer(page.read_text(encoding="utf-8")):
+        name, options = match[1], re.findall(r"(?<![\w-])--[a-z][a-z-]*", match[2])
+        if name.isupper():
+            continue
+        command = cli.app.get_command(click.Context(cli.app), name)
+        assert command is not None, f"{name_of(page)}: {match[0]}: no such command"
+        known = {"--help", *(option for p in command.params for option in p.opts)}
+        assert set(options) <= known, f"{name_of(page)}: {match[0]}: no such option"
 
 
 RUNNABLE = [ROOT / "docs" / "tutorial.md", ROOT / "docs" / "extend.md"]
