@@ -46,5 +46,5 @@ bench: $(STAMP)  ## every speed that was promised, beside its floor or its peer
 # mypy and mkdocstrings cannot follow the package-dir mapping, so show them the tree as installed
 .PHONY: $(TREE)
 $(TREE):
-	@rm -rf $@ && mkdir -p $@/xla_cost
+	@rm -rf $@/xla_cost && mkdir -p $@/xla_cost
 	@ln -s $(CURDIR)/xla_cost/* $(CURDIR)/models $(CURDIR)/hardware $@/xla_cost/
