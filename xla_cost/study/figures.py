@@ -28,6 +28,9 @@ from xla_cost.study.style import (
 SLA_S = (10.0, 60.0)
 
 
+_OPEN: dict[str, Any] = {"linestyle": "--", "fillstyle": "none", "zorder": 3.0, "markersize": 5.5}
+
+
 def components(points: Sequence[CurvePoint], swept: str, machine: str, folder: Path) -> list[Path]:
     """Compute and communication time against batch or devices (the study's figures 1 and 2)."""
     chosen = [p for p in points if p.swept == swept and p.machine == machine]
@@ -41,9 +44,9 @@ def components(points: Sequence[CurvePoint], swept: str, machine: str, folder: P
                 ("network, photonic", PHOTONIC, [p.photonic.comm_s for p in mine]),
             )
             for (label, colour, values), marker in zip(lines, MARKERS, strict=False):
-                # compute is open and dashed: it may coincide with a network line
-                style = {"linestyle": "--", "fillstyle": "none"} if label == "compute" else {}
-                axis.plot(at, values, marker=marker, color=colour, label=label, zorder=2.5, **style)
+                # compute is open, dashed and on top: it may coincide with a network line
+                style = _OPEN if label == "compute" else {"zorder": 2.5}
+                axis.plot(at, values, marker=marker, color=colour, label=label, **style)
             _known_components(axis, seq, swept, machine)
             axis.set(xscale="log", yscale="log", xlabel=swept, title=_title(seq, swept))
             _plain_ticks(axis, at)
@@ -97,7 +100,8 @@ def latency_and_throughput(
                     annotation_clip=False,
                 )
             above.set(xscale="log", yscale="log", title=_title(seq, swept))
-            below.set(xscale="log", xlabel=swept, ylim=(0, None))
+            top = max((p.tokens / p.photonic.latency_s / p.devices for p in mine), default=1.0)
+            below.set(xscale="log", xlabel=swept, ylim=(0, 1.1 * top))
             for axis in (above, below):
                 _plain_ticks(axis, at)
         axes[0].set_ylabel("latency, s (dotted: SLA)")
