@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import gcd
+from pathlib import Path
 
 from xla_cost.cache import Cache
 from xla_cost.errors import XlaCostError
@@ -124,7 +125,7 @@ def lower_all(
     missing = []
     distinct = list(dict.fromkeys(requests))
     for request in distinct:
-        program = cached_program(request, cache)
+        program = _read(request, cache)
         if program is None:
             missing.append(request)
         else:
@@ -134,6 +135,21 @@ def lower_all(
         found[request] = program_or_why
         progress(len(found), len(distinct))
     return found
+
+
+#: Programs read so far, by request and cache: waterfalls of every machine ask for the same ones.
+_read_before: dict[tuple[Request, Path, str], Program] = {}
+_KEPT = 256
+
+
+def _read(request: Request, cache: Cache) -> Program | None:
+    key = (request, cache.folder, cache.version)
+    program = _read_before.get(key) or cached_program(request, cache)
+    if program is not None and cache.enabled:
+        if len(_read_before) >= _KEPT:
+            _read_before.pop(next(iter(_read_before)))
+        _read_before[key] = program
+    return program
 
 
 def _lower(request: Request) -> Program | str:
