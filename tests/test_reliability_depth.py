@@ -16,7 +16,7 @@ from xla_cost.program import Program
 from xla_cost.program_io import from_json, to_json
 from xla_cost.walk import walk
 
-DEPTH = 3000
+DEPTH = 1500
 LEAF = "c0 {\n p = f32[8] parameter(0)\n ROOT n = f32[8] negate(p)\n}\n"
 
 
