@@ -70,8 +70,11 @@ def number(value: float | None) -> str:
 
 
 def percent(value: float | None) -> str:
-    """`+12 %`, or nothing."""
-    return "" if value is None else f"{100 * value:+.0f} %"
+    """`+12 %`; nothing where there is no deviation."""
+    if not value:
+        return ""
+    rounded = round(100 * value)
+    return f"{rounded:+d} %" if rounded else "0 %"
 
 
 def _of(rows: Rows, **wanted: object) -> Rows:

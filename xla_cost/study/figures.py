@@ -161,13 +161,15 @@ def waterfall(bars: Sequence[Bar], column: Column, machine: str, folder: Path) -
                 axis.annotate("cannot be built", (1.02, y), fontsize=6, va="center")
                 continue
             axis.barh(y, bar.ratio - 1, left=1, height=0.5, color=PHOTONIC)
+            single = alone.get(bar.step)
+            other = single.ratio if single is not None and single.ratio is not None else 0.0
+            beside = max(bar.ratio, other if other < bar.ratio + 0.1 else 0.0)
             axis.annotate(
-                f"{bar.ratio:.2f}", (bar.ratio, y), xytext=(6, 0), fontsize=7, va="center",
+                f"{bar.ratio:.2f}", (beside, y), xytext=(6, 0), fontsize=7, va="center",
                 textcoords="offset points",
             )  # fmt: skip
-            single = alone.get(bar.step)
-            if single is not None and single.ratio is not None:
-                axis.plot(single.ratio, y, marker="D", color=COPPER, linestyle="")
+            if other:
+                axis.plot(other, y, marker="D", color=COPPER, linestyle="")
         labels = [bar.step if i == 0 else f"+ {bar.step}" for i, bar in enumerate(steps)]
         axis.set_yticks(range(len(steps)), labels)
         axis.invert_yaxis()
@@ -175,7 +177,7 @@ def waterfall(bars: Sequence[Bar], column: Column, machine: str, folder: Path) -
         axis.set_xlabel(f"copper / photonic, {machine.upper()}, {column}")
         axis.plot([], [], marker="s", color=PHOTONIC, linestyle="", label="with all above")
         axis.plot([], [], marker="D", color=COPPER, linestyle="", label="alone")
-        axis.legend(loc="lower right")
+        _legend(made, axis)
         return save(made, folder, f"waterfall_{machine}_{_file_name(column)}")
 
 

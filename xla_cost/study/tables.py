@@ -113,13 +113,25 @@ def cause(cell: Cell) -> str:
         return f"within {WITHIN:.0%}"
     ratio, known = ratio_with_study_compute(cell), cell.components
     if ratio is None or known is None:
-        return _head_stretch(cell) or "the study's compute is not known here"
+        # idle devices lengthen compute, so they explain a ratio that is too small only
+        stretch = _head_stretch(cell) if cell.deviation < 0 else ""
+        return stretch or _network_left(cell, cell.copper, cell.known)
     left = deviation(ratio, cell.known)
     ours = cell.copper.compute_s / known.compute_s - 1
     part = "compute" if abs(left) < abs(cell.deviation) / 2 else "network"
     return (
         f"{part}: ours computes {ours:+.0%}; with the study's compute the ratio is {ratio:.2f} "
         f"({left:+.0%}){'; ' if _head_stretch(cell) else ''}{_head_stretch(cell)}"
+    )
+
+
+def _network_left(cell: Cell, copper: Times, known: tuple[float, float]) -> str:
+    """The copper network time that the study's ratio leaves beside our compute and photons."""
+    photonic_s = cell.photonic.latency_s if cell.photonic else copper.compute_s
+    room_s = sum(known) / 2 * photonic_s - copper.compute_s
+    return (
+        f"network: ours takes {copper.comm_s:.1f} s on copper; beside our compute the study's "
+        f"ratio leaves {room_s:.1f} s"
     )
 
 
