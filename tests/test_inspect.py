@@ -200,6 +200,8 @@ def test_the_command_prints_json(model: Path, capsys: pytest.CaptureFixture[str]
     assert run(["inspect", str(model), "--json", "-"]) == 0
     out = capsys.readouterr()
     data = json.loads(out.out)
+    provenance = data.pop("provenance")
+    assert provenance["command"] == ["xla-cost", "inspect", str(model), "--json", "-"]
     assert data == inspect_path(model)
     assert data["failed"] == []
 

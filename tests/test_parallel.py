@@ -87,7 +87,7 @@ from xla_cost.parallel import Workers
 if __name__ == "__main__":
     try:
         with Workers(processes=2) as workers:
-            for task, _ in workers.map(time.sleep, [0, 60, 60]):
+            for task, _ in workers.map(time.sleep, [0, 900, 900]):
                 print("first", flush=True)
     except KeyboardInterrupt:
         print("stopped", flush=True)
@@ -107,7 +107,7 @@ def test_ctrl_c_ends_the_workers_without_a_word(tmp_path):
         os.killpg(  # as a terminal does: to every process of the group
             process.pid, signal.SIGINT
         )
-        out, errors = process.communicate(timeout=60)
+        out, errors = process.communicate(timeout=300)  # far below the tasks' 900
     finally:
         process.kill()
         process.wait()
