@@ -7,7 +7,7 @@ import importlib.util
 import os
 import sys
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, redirect_stdout
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import ModuleType
@@ -51,7 +51,8 @@ def load_target(spec: str, *, devices: int | None = None) -> Target:
     from xla_cost.lowering.devices import ensure_devices
 
     ensure_devices(devices, exact=devices is not None)
-    with _current_folder_importable():
+    # standard output is the answer's: what the user's code prints goes to standard error
+    with _current_folder_importable(), redirect_stdout(sys.stderr):
         made = _call(spec, _attribute(spec, _module(spec, place), function))
     return _target(spec, made)
 
@@ -65,7 +66,7 @@ def _module(spec: str, place: str) -> ModuleType:
         if error.name and (place == error.name or place.startswith(f"{error.name}.")):
             raise XlaCostError(f"target {spec!r}: there is no module {error.name!r}") from error
         raise XlaCostError(f"target {spec!r}: {place} needs {error.name!r}, not there") from error
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         raise XlaCostError(f"target {spec!r}: importing {place}: {_told(error)}") from error
 
 
@@ -80,7 +81,7 @@ def _module_of_file(spec: str, path: Path) -> ModuleType:
     with _importable(str(path.resolve().parent)):
         try:
             loader.loader.exec_module(module)
-        except Exception as error:
+        except (Exception, SystemExit) as error:
             raise XlaCostError(f"target {spec!r}: running {path}: {_told(error)}") from error
     return module
 
@@ -108,7 +109,7 @@ def _call(spec: str, function: Callable[[], Any]) -> Any:
         return function()
     except XlaCostError:
         raise
-    except Exception as error:
+    except (Exception, SystemExit) as error:  # an exit with 0 would pass for a check that holds
         raise XlaCostError(f"target {spec!r}: calling it: {_told(error)}") from error
 
 
@@ -140,7 +141,7 @@ def _shown(value: Any) -> str:
     return "None" if value is None else f"a {type(value).__name__}"
 
 
-def _told(error: Exception) -> str:
+def _told(error: BaseException) -> str:
     lines = str(error).strip().splitlines()
     return f"{type(error).__name__}: {lines[0]}" if lines else type(error).__name__
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import re
+import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -183,13 +184,14 @@ def trace_and_lower(
     args, kwargs = arguments
     start = time.perf_counter()
     try:
-        with ambient(mesh):
+        # a print in the function must not mix with what a command prints
+        with ambient(mesh), contextlib.redirect_stdout(sys.stderr):
             traced = jitted.trace(*args, **kwargs)
             traced_at = time.perf_counter()
             lowered = traced.lower(lowering_platforms=(platform,))
     except XlaCostError:
         raise
-    except Exception as error:  # whatever the user's function raises
+    except (Exception, SystemExit) as error:  # whatever the user's function raises
         raise XlaCostError(f"tracing {name}: {one_sentence(error)}") from error
     end = time.perf_counter()
     # flax's nnx.jit wraps what jax returns once more
