@@ -85,9 +85,11 @@ import os, signal, sys, threading, time
 from xla_cost.parallel import Workers
 
 if __name__ == "__main__":
+    # a shell starts background jobs with Ctrl-C ignored; a terminal does not
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     try:
         with Workers(processes=2) as workers:
-            for task, _ in workers.map(time.sleep, [0, 900, 900]):
+            for task, _ in workers.map(time.sleep, [0, 600, 600]):
                 print("first", flush=True)
     except KeyboardInterrupt:
         print("stopped", flush=True)
@@ -107,7 +109,7 @@ def test_ctrl_c_ends_the_workers_without_a_word(tmp_path):
         os.killpg(  # as a terminal does: to every process of the group
             process.pid, signal.SIGINT
         )
-        out, errors = process.communicate(timeout=300)  # far below the tasks' 900
+        out, errors = process.communicate(timeout=120)  # far below the tasks' 600
     finally:
         process.kill()
         process.wait()
