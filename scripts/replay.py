@@ -70,7 +70,7 @@ class Session:
             raise SystemExit(f"command {command!r}: expected xla-cost, pytest, cat or echo")
         done = subprocess.run(
             [sys.executable, "-m", *words, "-p", "no:cacheprovider"],
-            cwd=self.folder, env={**os.environ, "COLUMNS": "88"}, capture_output=True, text=True,
+            cwd=self.folder, env=_plain_environment(), capture_output=True, text=True,
             check=False,
         )  # fmt: skip
         self.code = done.returncode
@@ -84,6 +84,12 @@ class Session:
         with contextlib.chdir(self.folder), contextlib.redirect_stdout(printed):
             self.code = run(arguments)
         return printed.getvalue()
+
+
+def _plain_environment() -> dict[str, str]:
+    """This one at a fixed width and not as CI, where pytest does not shorten its summary."""
+    kept = {name: value for name, value in os.environ.items() if name not in ("CI", "BUILD_NUMBER")}
+    return kept | {"COLUMNS": "88"}
 
 
 def main(arguments: list[str] | None = None) -> int:

@@ -5,6 +5,7 @@ import os
 import signal
 import subprocess
 import sys
+import time
 from contextlib import contextmanager
 
 import pytest
@@ -106,9 +107,8 @@ def test_ctrl_c_ends_the_workers_without_a_word(tmp_path):
     )  # fmt: skip
     try:
         assert process.stdout.readline() == "first\n"
-        os.killpg(  # as a terminal does: to every process of the group
-            process.pid, signal.SIGINT
-        )
+        time.sleep(1)  # it waits for the next result by now, not in some finaliser of the last
+        os.killpg(process.pid, signal.SIGINT)  # as a terminal does: to the whole group
         out, errors = process.communicate(timeout=120)  # far below the tasks' 600
     finally:
         process.kill()
