@@ -1,6 +1,7 @@
 """Partitioned HLO from every kind of JAX program, without disturbing the process around it."""
 
 import glob
+import os
 import re
 import subprocess
 import sys
@@ -346,7 +347,9 @@ def test_storage_that_is_full_or_missing_falls_back(monkeypatch, tmp_path):
 
 def leftovers() -> set[str]:
     folders = ("/dev/shm", tempfile.gettempdir())
-    return {found for folder in folders for found in glob.glob(f"{folder}/xla_cost_*")}
+    return {
+        found for folder in folders for found in glob.glob(f"{folder}/xla_cost_{os.getpid()}_*")
+    }
 
 
 def test_nothing_is_left_in_temporary_storage():

@@ -81,7 +81,7 @@ def compile_until_partitioned(
         compile_ = _compiler(lowered, devices)
         for parent in _scratch_parents():
             with tempfile.TemporaryDirectory(
-                prefix="xla_cost_", dir=parent, ignore_cleanup_errors=True
+                prefix=f"xla_cost_{os.getpid()}_", dir=parent, ignore_cleanup_errors=True
             ) as folder:
                 failure, written = _compile(compile_, marker, folder)
                 lines += written
