@@ -9,6 +9,8 @@ import pytest
 
 from xla_cost.cli import app as cli
 
+SEARCH = ["search", "tiny", "--machine", "b300", "--batch", "8"]
+
 
 def run(capsys, *arguments: str) -> tuple[int, str, str]:
     code = cli.run(list(arguments))
@@ -52,6 +54,13 @@ def test_version_is_the_installed_one(capsys):
         (["estimate"], "missing argument"),
         (["estimate", "tiny", "--batch", "many"], "valid integer"),
         (["estimate", "tiny", "--nosuch", "1"], "no such option: --nosuch"),
+        (["estimate", "own.py"], "expected own.py:function"),
+        (["estimate", "own.py:fn", "--mesh", "2x4x1"], "--mesh: only for models"),
+        (["estimate", "a.hlo", "--seq", "64"], "--seq: only for models"),
+        (["estimate", "tiny", "--mesh", "16x144x1"], "2304 devices: XLA partitions for at most"),
+        ([*SEARCH, "--devices", "100000", "--seq", "256"], "100000 devices"),
+        ([*SEARCH, "--devices", "8", "--seq", "-1"], "seq = -1"),
+        ([*SEARCH, "--devices", "8", "--seq", "256", "--format", "q"], "format 'q'"),
     ],
 )
 def test_usage_errors_are_one_line_and_exit_2(capsys, arguments, message):
@@ -80,6 +89,20 @@ def test_reader_that_goes_away_leaves_no_traceback():
     done = subprocess.run([sys.executable, "-c", code], stderr=subprocess.PIPE, text=True)
     assert done.stderr == ""
     assert done.returncode == 141
+
+
+@pytest.mark.parametrize("arguments", [["plans"], ["plans", "--json", "-"], ["machines"]])
+def test_a_full_disk_is_one_line_and_exit_2(arguments):
+    """Not 1, which would say that a check does not hold."""
+    with open("/dev/full", "w") as full:
+        done = subprocess.run(
+            [sys.executable, "-m", "xla_cost", *arguments],
+            stdout=full, stderr=subprocess.PIPE, text=True,
+        )  # fmt: skip
+    assert done.stderr == (
+        "xla-cost: standard output: cannot be written (No space left on device)\n"
+    )
+    assert done.returncode == 2
 
 
 def test_plans_as_json(capsys):

@@ -19,6 +19,9 @@ from xla_cost.program import Program
 if TYPE_CHECKING:
     from xla_cost.models.workload import Workload
 
+#: device ids of XLA's CPU client from here on belong to another process
+MOST_DEVICES = 2048
+
 #: defaults that follow the policy: what the study does, and what a real engine does
 ATTENTION = {"study": "plain", "calibrated": "flash"}
 
@@ -79,7 +82,14 @@ def parse_mesh(text: str) -> tuple[int, int, int]:
         sizes = ()
     if len(sizes) != 3 or min(sizes) < 1:
         raise XlaCostError(f"mesh {text!r}: expected three sizes of at least 1, such as 2x144x1")
+    check_devices(sizes[0] * sizes[1] * sizes[2])
     return sizes
+
+
+def check_devices(count: int) -> None:
+    """Raise XlaCostError for more devices than XLA's CPU client numbers in one process."""
+    if count > MOST_DEVICES:
+        raise XlaCostError(f"{count} devices: XLA partitions for at most {MOST_DEVICES} here")
 
 
 def model_program(request: Request, cache: Cache | None = None) -> Found:
@@ -130,7 +140,7 @@ def program_of_text(text: str, name: str, warnings: tuple[str, ...] = ()) -> Pro
     from xla_cost.hlo.fingerprint import hlo_sha256
     from xla_cost.walk import walk
 
-    modules = parse(text)
+    modules = parse(text, where=name)
     if not modules:
         raise XlaCostError(f"{name}: holds no HLO module; expected HLO text")
     program = walk(modules[0])

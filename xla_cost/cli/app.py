@@ -6,6 +6,7 @@ at once. A command whose module is not there is not listed.
 
 from __future__ import annotations
 
+import errno
 import importlib
 import os
 import sys
@@ -112,6 +113,11 @@ def run(arguments: list[str] | None = None) -> int:
         # `xla-cost .. | head`: whatever is left in the buffer has nowhere to go
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 141
+    except OSError as error:
+        if error.filename is not None or error.errno not in (errno.ENOSPC, errno.EIO):
+            raise
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return _refuse(f"standard output: cannot be written ({error.strerror})")
     except Exception as error:
         # typer carries its own copy of click, whose exceptions are not click's
         if hasattr(error, "format_message"):

@@ -79,14 +79,10 @@ def _program(place: str, target: str) -> tuple[Program, tuple[Finding, ...]]:
 
 def _from_file(path: str) -> tuple[Program, tuple[Finding, ...]]:
     from xla_cost.findings import replicated_arguments
+    from xla_cost.hlo.parser import read_text
     from xla_cost.programs import program_of_text
 
-    try:
-        text = Path(path).read_text(encoding="utf-8", errors="replace")
-    except OSError as error:
-        raise XlaCostError(
-            f"{path}: cannot be read ({error.strerror}); expected HLO text"
-        ) from None
+    text = read_text(path)
     return program_of_text(text, Path(path).name), replicated_arguments(text)
 
 

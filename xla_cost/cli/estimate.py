@@ -92,6 +92,12 @@ def _positive(**values: int) -> None:
 
 
 def _program(model: str, options: Mapping[str, Any], policy: str) -> Asked:
+    if model.endswith(".py"):
+        raise XlaCostError(f"estimate {model}: names no function; expected {model}:function")
+    named = model.endswith(_HLO_SUFFIXES) or ":" in model
+    for name in _MODEL_ONLY if named else ():
+        if options[name]:
+            raise XlaCostError(f"--{name}: only for models; {model} brings its own shapes and mesh")
     if model.endswith(_HLO_SUFFIXES):
         return _from_file(model)
     if ":" in model:
@@ -172,14 +178,10 @@ def _from_function(place: str, options: Mapping[str, Any]) -> Asked:
 
 def _from_file(path: str) -> Asked:
     from xla_cost.findings import replicated_arguments
+    from xla_cost.hlo.parser import read_text
     from xla_cost.programs import program_of_text
 
-    try:
-        text = Path(path).read_text(encoding="utf-8", errors="replace")
-    except OSError as error:
-        raise XlaCostError(
-            f"{path}: cannot be read ({error.strerror}); expected HLO text"
-        ) from None
+    text = read_text(path)
     program = program_of_text(text, Path(path).name)
     header = {"mesh": {"axes": ["devices"], "shape": [program.devices],
                        "devices": program.devices}}  # fmt: skip

@@ -38,7 +38,7 @@ def search(
     from xla_cost.machine import load
     from xla_cost.parallel import Workers
     from xla_cost.price import policy as find_policy
-    from xla_cost.programs import ATTENTION, Request
+    from xla_cost.programs import ATTENTION, Request, check_devices, workload_of
     from xla_cost.provenance import provenance
     from xla_cost.search.candidates import space
     from xla_cost.search.engine import search as run_search
@@ -65,6 +65,8 @@ def search(
         format=format,
         attention=attention or ATTENTION.get(assumptions.name, "flash"),
     )
+    check_devices(devices)
+    workload_of(request)  # one refusal, not one for each mesh
     problem = ModelProblem(request)
     results = []
     with Workers(processes=processes, address=cluster) as workers:

@@ -35,6 +35,11 @@ def read_file(path: str | Path) -> tuple[Module, ...]:
     Raises XlaCostError in one sentence for a file that is missing, binary, empty or holds
     no HLO.
     """
+    return parse(read_text(path), where=str(path))
+
+
+def read_text(path: str | Path) -> str:
+    """The text of a file that should hold HLO. XlaCostError for a missing or binary one."""
     try:
         data = Path(path).read_bytes()
     except (OSError, ValueError) as error:
@@ -44,7 +49,7 @@ def read_file(path: str | Path) -> tuple[Module, ...]:
         raise XlaCostError(
             f"{path}: found binary data, expected HLO text (dump with --xla_dump_hlo_as_text)"
         )
-    return parse(data.decode("utf-8", errors="replace"), where=str(path))
+    return data.decode("utf-8", errors="replace")
 
 
 @contextmanager
