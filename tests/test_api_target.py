@@ -39,6 +39,8 @@ class Cases:
     nested = staticmethod(three)
 
 def none(): pass
+def quits(): raise SystemExit(0)
+def prints(): print("to the user"); return three()
 def four(): return fn, (), mesh, 1
 def no_fn(): return {"args": ()}
 def bad_args(): return fn, x, mesh
@@ -112,6 +114,7 @@ def test_estimate_takes_it_by_name(here):
         ("my_target:no_fn", "its fn is a NoneType; expected a callable"),
         ("my_target:bad_args", "its args are a ShapeDtypeStruct; expected a tuple"),
         ("my_target:odd_key", "returned the key 'shardings'; expected fn, args"),
+        ("my_target:quits", "calling it: SystemExit: 0"),
         ("my_target:fails", "calling it: KeyError: 'layers'"),
         ("my_target:needs", "calling it: TypeError: needs"),
         ("my_target:refuses", "config: layers = 0; must be at least 1"),
@@ -121,6 +124,12 @@ def test_mistakes_get_one_sentence(here, spec, message):
     with pytest.raises(XlaCostError, match=message) as caught:
         load_target(spec)
     assert "\n" not in str(caught.value)
+
+
+def test_what_it_prints_stays_out_of_the_answer(here, capsys):
+    load_target("my_target:prints")
+    printed = capsys.readouterr()
+    assert (printed.out, printed.err) == ("", "to the user\n")
 
 
 def test_devices_exist_before_the_module_is_imported(tmp_path):
