@@ -290,3 +290,13 @@ def test_a_module_before_partitioning_says_that_its_shapes_are_global(sharding, 
     module = inspect_path(path)["modules"][0]
     assert module["flops"] == 2 * 8 * 16 * 4
     assert any("shapes are global" in warning for warning in module["warnings"]) is said
+
+
+def test_strict_refuses_text_that_is_cut(tmp_path, capsys):
+    path = tmp_path / "m.hlo"
+    path.write_text(UNPARTITIONED.replace(" SHARDING", "").strip().removesuffix("}"))
+    assert inspect_path(path)["modules"][0]["complete"] is False
+    assert run(["inspect", str(path)]) == 0
+    assert run(["inspect", str(path), "--strict"]) == 1
+    assert run(["check", str(path), "--lock", str(tmp_path / "m.lock"), "--update"]) == 2
+    assert "m.hlo: the text ends inside e; expected a whole module" in capsys.readouterr().err

@@ -136,6 +136,7 @@ def summary(
         "unknown_trip_counts": [loop.name for loop in loops if loop.trips is None],
         "unpriced": unpriced,
         "unparsed_lines": program.unparsed_lines,
+        "complete": all(part.is_complete for part in module.computations.values()),
         "coverage": program.coverage,
         "coverage_bytes": program.coverage_bytes,
         "warnings": list(program.warnings),
@@ -228,8 +229,10 @@ def _bodies(node: Op | Loop | Branch) -> tuple[Body, ...]:
 
 
 def is_understood(module: dict[str, Any]) -> bool:
-    """What `--strict` asks: nothing unpriced, no unknown trip count, every line read."""
-    return not (module["unpriced"] or module["unknown_trip_counts"] or module["unparsed_lines"])
+    """What `--strict` asks: nothing unpriced, no unknown trip count, every line read, none cut."""
+    return module["complete"] and not (
+        module["unpriced"] or module["unknown_trip_counts"] or module["unparsed_lines"]
+    )
 
 
 def short_path(file: str) -> str:
