@@ -134,8 +134,13 @@ def model_hlo(request: Request) -> tuple[Any, Any]:
     return partition(built.fn, built.args, mesh=built.mesh, target=request.target), built
 
 
-def program_of_text(text: str, name: str, warnings: tuple[str, ...] = ()) -> Program:
-    """The program of HLO text; of several modules the first."""
+def program_of_text(
+    text: str, name: str, warnings: tuple[str, ...] = (), *, whole: bool = False
+) -> Program:
+    """The program of HLO text; of several modules the first.
+
+    With `whole` a text that is cut is refused: what is missing cannot be compared.
+    """
     from xla_cost.hlo import parse
     from xla_cost.hlo.fingerprint import hlo_sha256
     from xla_cost.walk import walk
@@ -143,6 +148,9 @@ def program_of_text(text: str, name: str, warnings: tuple[str, ...] = ()) -> Pro
     modules = parse(text, where=name)
     if not modules:
         raise XlaCostError(f"{name}: holds no HLO module; expected HLO text")
+    for part in modules[0].computations.values() if whole else ():
+        if not part.is_complete:
+            raise XlaCostError(f"{name}: the text ends inside {part.name}; expected a whole module")
     program = walk(modules[0])
     return replace(
         program,

@@ -7,7 +7,7 @@ unless the caller says that the file is trusted.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any, Literal, get_args, get_origin, get_type_hints
@@ -166,8 +166,3 @@ def _of(hint: Any, item: Any, where: str) -> Any:
 def _mapping(entry: Mapping[str, Any], key: str) -> Mapping[str, Any]:
     value = entry.get(key)
     return value if isinstance(value, Mapping) else {}
-
-
-def estimates_of(found: Sequence[Recomputed]) -> list[Estimate]:
-    """All estimates of a recomputed file, in its order."""
-    return [estimate for one in found for estimate in one.estimates]

@@ -57,10 +57,3 @@ def _nests(result: AnyShape, operands: int) -> bool:
     if not isinstance(result, TupleShape) or len(result.elements) != 2:
         return False
     return operands == 1 or isinstance(result.elements[0], TupleShape)
-
-
-def is_trivial(groups: DeviceGroups) -> bool:
-    """Whether nobody exchanges anything: groups of one, or pairs that all send to themselves."""
-    if groups.is_pairs:
-        return all(source == target for source, target in groups.members)
-    return groups.size <= 1

@@ -4,7 +4,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from xla_cost.hlo.dims import conv_labels, dot_dims, integer, integers, window
+from xla_cost.hlo.dims import (
+    batch_group_count,
+    conv_labels,
+    dot_dims,
+    feature_group_count,
+    integers,
+    window,
+)
 from xla_cost.hlo.ir import AnyShape, Instruction, Module, TupleShape
 from xla_cost.program import Matmul, OpKind
 from xla_cost.walk.convolution import conv_matmul
@@ -222,8 +229,8 @@ def _matmuls(
                 first_array(result),
                 window(instruction).dims,
                 conv_labels(instruction),
-                feature_groups=integer(instruction, "feature_group_count", 1),
-                batch_groups=integer(instruction, "batch_group_count", 1),
+                feature_groups=feature_group_count(instruction),
+                batch_groups=batch_group_count(instruction),
             )
             return (product,)
         numbers = dot_dims(instruction)

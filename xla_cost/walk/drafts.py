@@ -60,14 +60,6 @@ class Draft:
 
 
 @dataclass(slots=True)
-class Counted:
-    """Instructions looked at and not understood, in one computation with all that it runs."""
-
-    instructions: int = 0
-    unpriced: int = 0
-
-
-@dataclass(slots=True)
 class Drafts:
     """The nodes of one computation in program order, and what its values wait for."""
 

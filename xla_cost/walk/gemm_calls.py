@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from xla_cost.hlo.dims import conv_labels, integer, window
+from xla_cost.hlo.dims import batch_group_count, conv_labels, feature_group_count, window
 from xla_cost.hlo.ir import Shape
 from xla_cost.program import Matmul
 from xla_cost.walk.config import find_key, ints
@@ -142,8 +142,8 @@ def cudnn_conv(role: str) -> CustomCallRule:
             out,
             window(call.instruction).dims,
             conv_labels(call.instruction),
-            feature_groups=integer(call.instruction, "feature_group_count", 1),
-            batch_groups=integer(call.instruction, "batch_group_count", 1),
+            feature_groups=feature_group_count(call.instruction),
+            batch_groups=batch_group_count(call.instruction),
         )
         written = sum(shape.bytes for shape in call.results)
         return CallCost("matmul", (product,), bytes_written=written)
