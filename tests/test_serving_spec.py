@@ -176,11 +176,16 @@ def test_curves_for_dynamo_replay(tmp_path: Path) -> None:
     data = np.load(export_npz(system, tmp_path / "curves.npz"))
     assert set(data) == {"prefill_isl", "prefill_ttft_ms", "decode_active_kv_tokens",
                          "decode_context_length", "decode_itl"}  # fmt: skip
+    # the replay takes nothing but float64, silently
+    assert {str(data[key].dtype) for key in data} == {"float64"}
     # 1 ms + 10 us a token
     assert data["prefill_ttft_ms"] == pytest.approx(1.0 + 0.01 * data["prefill_isl"])
     kv, context = data["decode_active_kv_tokens"], data["decode_context_length"]
-    # 5 ms + 20 us a request + 0.5 ns a token of cache
-    assert data["decode_itl"] == pytest.approx(5 + 0.02 * kv / context + 0.5e-6 * kv)
+    assert (np.diff(kv) > 0).all()
+    assert (np.diff(context) > 0).all()
+    # 5 ms + 20 us a request + 0.5 ns a token of cache: rows are cache tokens, columns contexts
+    expected = 5 + 0.02 * kv[:, None] / context[None, :] + 0.5e-6 * kv[:, None]
+    assert data["decode_itl"] == pytest.approx(expected)
 
 
 def test_the_study_scenario_is_the_study_s() -> None:
