@@ -11,7 +11,7 @@ import time
 import pytest
 
 from xla_cost import cache as cache_module
-from xla_cost.cache import Cache, code_version
+from xla_cost.cache import Cache, code_version, sources_version
 
 KEY = {"model": "r1", "mesh": (2, 144, 1)}
 
@@ -63,14 +63,19 @@ def test_code_version_follows_the_source(tmp_path, monkeypatch):
     before = code_version()
     source = tmp_path / "walker.py"
     source.write_text("x = 1\n")
-    own = list(cache_module._source_files())
-    monkeypatch.setattr(cache_module, "_source_files", lambda: iter([*own, source]))
-    cache_module.code_version.cache_clear()
-    first = code_version()
+    own = list(cache_module._source_files(cache_module._SOURCES))
+    monkeypatch.setattr(cache_module, "_source_files", lambda names: iter([*own, source]))
+
+    def version():
+        sources_version.cache_clear()
+        code_version.cache_clear()
+        return code_version()
+
+    first = version()
     source.write_text("x = 2\n")
-    cache_module.code_version.cache_clear()
-    second = code_version()
-    cache_module.code_version.cache_clear()
+    second = version()
+    monkeypatch.undo()
+    assert version() == before
     assert len({before, first, second}) == 3
     assert {path.name for path in own} >= {"partition.py", "ir.py", "program.py", "groups.py"}
 

@@ -31,6 +31,8 @@ class Toy:
     in_cache: set = field(default_factory=set)
     memory: dict = field(default_factory=dict)
     lowered: list = field(default_factory=list)
+    known: dict = field(default_factory=dict)  # summaries of earlier searches
+    read: list = field(default_factory=list)
 
     def reject(self, candidate):
         return self.refused.get(candidate)
@@ -41,7 +43,14 @@ class Toy:
     def least_bytes(self, candidate):
         return 0.5 * self.memory.get(candidate, 0)
 
+    def kept(self, candidate, machine, policy):
+        return self.known.get((candidate, machine, policy))
+
+    def keep(self, candidate, machine, policy, summary):
+        self.known[candidate, machine, policy] = summary
+
     def cached(self, candidate):
+        self.read.append(candidate)
         return self._program(candidate) if candidate in self.in_cache else None
 
     def lower(self, candidate):
@@ -109,6 +118,20 @@ def test_cached_candidates_are_not_read_when_they_cannot_win():
     toy.in_cache = set(candidates(9))
     found = search(toy, candidates(9), TOY, STUDY, top=1)
     assert (found.from_cache, found.lowered, len(found.rejected)) == (1, 0, 8)
+
+
+def test_a_second_search_reads_no_program_and_finds_the_same():
+    toy = Toy({c: 7.0 - i % 3 for i, c in enumerate(candidates(9))})
+    first = search(toy, candidates(9), TOY, STUDY, top=9)
+    toy.in_cache, toy.read = set(candidates(9)), []
+    again = search(toy, candidates(9), TOY, STUDY, top=9)
+    assert again.ranking == first.ranking
+    assert (again.from_cache, again.lowered, toy.read) == (9, 0, [])
+    winner = again.ranking[0]
+    assert winner.estimate.latency_s == winner.summary.latency_s
+    assert toy.read == [winner.candidate]
+    search(toy, candidates(9), replace(TOY, memory_bytes_per_s=1.0), STUDY, top=9)
+    assert len(toy.read) == 1 + 9  # on another machine each is read
 
 
 def test_rejections_say_why():

@@ -175,7 +175,15 @@ def code_version() -> str:
     digest = hashlib.sha256()
     for name in ("xla-cost", "jax", "jaxlib", "flax"):
         digest.update(f"{name}={_installed(name)}\n".encode())
-    for path in _source_files():
+    digest.update(sources_version(_SOURCES).encode())
+    return digest.hexdigest()[:16]
+
+
+@cache
+def sources_version(names: tuple[str, ...]) -> str:
+    """Return a short hash of source files and folders, named relative to the package."""
+    digest = hashlib.sha256()
+    for path in _source_files(names):
         digest.update(path.name.encode() + b"\0" + hashlib.sha256(path.read_bytes()).digest())
     return digest.hexdigest()[:16]
 
@@ -187,9 +195,9 @@ def _installed(name: str) -> str:
         return ""
 
 
-def _source_files() -> Iterator[Path]:
+def _source_files(names: tuple[str, ...]) -> Iterator[Path]:
     package = Path(__file__).parent
-    for name in _SOURCES:
+    for name in names:
         place = package / name
         if place.suffix == ".py":
             if place.exists():

@@ -7,14 +7,17 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Collection, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Protocol
 
+from xla_cost.errors import XlaCostError
 from xla_cost.machine import Machine
 from xla_cost.parallel import Workers
 from xla_cost.price import Estimate, Policy, price
 from xla_cost.program import Program
 from xla_cost.search.candidates import Candidate
+from xla_cost.search.summary import Summary
 from xla_cost.units import bytes_text
 
 #: what lowering a candidate gives: the program, or the sentence why there is none
@@ -33,6 +36,14 @@ class Problem(Protocol):
     def least_bytes(self, candidate: Candidate) -> float:
         """Memory per device that no program of `candidate` does without."""
 
+    def kept(self, candidate: Candidate, machine: Machine, policy: Policy) -> Summary | None:
+        """What an earlier search found for `candidate`, if it is known; prices nothing."""
+
+    def keep(
+        self, candidate: Candidate, machine: Machine, policy: Policy, summary: Summary
+    ) -> None:
+        """Remember what this search found for `candidate`."""
+
     def cached(self, candidate: Candidate) -> Lowered | None:
         """The program if an earlier run left it in the cache; never partitions."""
 
@@ -48,12 +59,21 @@ class Rejected:
     why: str
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Ranked:
-    """A priced candidate."""
+    """A priced candidate: the figures it is ranked by, and the whole estimate when asked for."""
 
     candidate: Candidate
-    estimate: Estimate
+    summary: Summary
+    _estimate: Callable[[], Estimate] = field(compare=False, repr=False)
+
+    @cached_property
+    def estimate(self) -> Estimate:
+        """Everything that explains the figures.
+
+        Raises XlaCostError where the program is no longer in the cache nor can be made again.
+        """
+        return self._estimate()
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,6 +104,7 @@ class SearchResult:
 class _Account:
     """What one search has found so far."""
 
+    problem: Problem
     machine: Machine
     policy: Policy
     top: int
@@ -95,18 +116,39 @@ class _Account:
         """Nothing slower than this can enter the top any more."""
         if len(self.ranking) < self.top:
             return float("inf")
-        return sorted(ranked.estimate.latency_s for ranked in self.ranking)[self.top - 1]
+        return sorted(ranked.summary.latency_s for ranked in self.ranking)[self.top - 1]
 
     def take(self, candidate: Candidate, lowered: Lowered) -> None:
         if isinstance(lowered, str):
             self.reject(candidate, lowered)
             return
         estimate = price(lowered, self.machine, self.policy)
-        memory = estimate.memory
-        if self.need_fit and not memory.fits:
-            self.reject(candidate, f"needs {self._against_capacity(memory.needed_bytes)}")
+        summary = Summary.of(estimate)
+        self.problem.keep(candidate, self.machine, self.policy, summary)
+        self._rank(Ranked(candidate, summary, lambda: estimate))
+
+    def take_kept(self, candidate: Candidate) -> bool:
+        """Ranks `candidate` by what an earlier search found; False where none did."""
+        summary = self.problem.kept(candidate, self.machine, self.policy)
+        if summary is None:
+            return False
+        self._rank(Ranked(candidate, summary, lambda: self._estimate(candidate)))
+        return True
+
+    def _rank(self, ranked: Ranked) -> None:
+        if self.need_fit and not ranked.summary.fits:
+            needed = self._against_capacity(ranked.summary.needed_bytes)
+            self.reject(ranked.candidate, f"needs {needed}")
             return
-        self.ranking.append(Ranked(candidate, estimate))
+        self.ranking.append(ranked)
+
+    def _estimate(self, candidate: Candidate) -> Estimate:
+        lowered = self.problem.cached(candidate)
+        if lowered is None:
+            lowered = self.problem.lower(candidate)
+        if isinstance(lowered, str):
+            raise XlaCostError(lowered)
+        return price(lowered, self.machine, self.policy)
 
     def reject(self, candidate: Candidate, why: str) -> None:
         self.rejected.append(Rejected(candidate, why))
@@ -151,7 +193,7 @@ def search(
     whichever of them is faster. `workers` lower what is not cached; without them this process.
     """
     start = time.perf_counter()
-    account = _Account(machine, policy, top, need_fit, [], [])
+    account = _Account(problem, machine, policy, top, need_fit, [], [])
     possible = _possible(problem, candidates, account)
     total = len(possible)
     missing: list[tuple[float, Candidate]] = []
@@ -159,11 +201,12 @@ def search(
     for bound_s, candidate in possible:
         if account.beaten(candidate, bound_s):
             continue
-        lowered = problem.cached(candidate)
-        if lowered is None:
-            missing.append((bound_s, candidate))
-            continue
-        account.take(candidate, lowered)
+        if not account.take_kept(candidate):
+            lowered = problem.cached(candidate)
+            if lowered is None:
+                missing.append((bound_s, candidate))
+                continue
+            account.take(candidate, lowered)
         from_cache += 1
         progress(from_cache, total)
 
@@ -206,7 +249,7 @@ def _possible(
 
 
 def _ranked(ranking: Collection[Ranked]) -> tuple[Ranked, ...]:
-    return tuple(sorted(ranking, key=lambda r: (r.estimate.latency_s, r.candidate)))
+    return tuple(sorted(ranking, key=lambda r: (r.summary.latency_s, r.candidate)))
 
 
 def _in_order(

@@ -18,6 +18,7 @@ from xla_cost.search.affine import interpolate, is_affine
 from xla_cost.search.candidates import Candidate
 from xla_cost.search.engine import Lowered
 from xla_cost.search.needs import device_seconds, held_bytes, moved_bytes
+from xla_cost.search.summary import Summary, keep_summary, kept_summary
 
 
 @dataclass(frozen=True)
@@ -66,6 +67,16 @@ class ModelProblem:
     def least_bytes(self, candidate: Candidate) -> float:
         """Weights of the routed experts and the cache: memory that no program does without."""
         return held_bytes(self._workload(candidate), self._layout(candidate))
+
+    def kept(self, candidate: Candidate, machine: Machine, policy: Policy) -> Summary | None:
+        """The figures of `candidate` that an earlier search left in the cache."""
+        return kept_summary(self.request_of(candidate), machine, policy, self.cache)
+
+    def keep(
+        self, candidate: Candidate, machine: Machine, policy: Policy, summary: Summary
+    ) -> None:
+        """Leave the figures of `candidate` in the cache."""
+        keep_summary(self.request_of(candidate), machine, policy, summary, self.cache)
 
     def cached(self, candidate: Candidate) -> Lowered | None:
         """The program, if it was lowered before; read once however many machines are searched."""

@@ -52,8 +52,8 @@ def to_json(request: Request, results: Sequence[SearchResult], top: int) -> dict
     for other in results[1:]:
         answer["against"] = _one(other, top)
         if results[0].ranking and other.ranking:
-            first, second = results[0].ranking[0], other.ranking[0]
-            answer["ratio"] = first.estimate.latency_s / second.estimate.latency_s
+            first, second = results[0].ranking[0].summary, other.ranking[0].summary
+            answer["ratio"] = first.latency_s / second.latency_s
     return answer
 
 
@@ -105,17 +105,17 @@ def _one(result: SearchResult, top: int) -> dict[str, Any]:
 
 
 def _row(ranked: Ranked) -> dict[str, Any]:
-    candidate, estimate = ranked.candidate, ranked.estimate
+    candidate, summary = ranked.candidate, ranked.summary
     return {
         "mesh": list(candidate.mesh),
         "plan": candidate.plan,
         "placement": candidate.placement,
         "microbatches": candidate.microbatches,
-        "latency_s": estimate.latency_s,
-        "compute_s": estimate.compute_s,
-        "comm_s": estimate.comm_s,
-        "exposed_comm_s": estimate.exposed_comm_s,
-        "fits": estimate.memory.fits,
+        "latency_s": summary.latency_s,
+        "compute_s": summary.compute_s,
+        "comm_s": summary.comm_s,
+        "exposed_comm_s": summary.exposed_comm_s,
+        "fits": summary.fits,
     }
 
 

@@ -18,10 +18,10 @@ def show_search(out: Console, results: Sequence[SearchResult], top: int) -> None
     for result in results:
         _ranking(out, result, top)
     if len(results) == 2 and results[0].ranking and results[1].ranking:
-        first, second = (result.ranking[0].estimate for result in results)
+        first_s, second_s = (result.ranking[0].summary.latency_s for result in results)
         out.print(
-            f"\n[bold]{first.latency_s / second.latency_s:.2f}x[/bold]: the best on "
-            f"{second.machine.name} against the best on {first.machine.name}"
+            f"\n[bold]{first_s / second_s:.2f}x[/bold]: the best on "
+            f"{results[1].machine.name} against the best on {results[0].machine.name}"
         )
 
 
@@ -31,17 +31,17 @@ def _ranking(out: Console, result: SearchResult, top: int) -> None:
         title=f"{result.machine.name}, policy {result.policy.name}",
     )  # fmt: skip
     for ranked in result.ranking[:top]:
-        candidate, estimate = ranked.candidate, ranked.estimate
+        candidate, summary = ranked.candidate, ranked.summary
         made.add_row(
             "x".join(map(str, candidate.mesh)),
             candidate.plan,
             candidate.placement,
             str(candidate.microbatches),
-            seconds_text(estimate.latency_s),
-            seconds_text(estimate.compute_s),
-            seconds_text(estimate.comm_s),
-            seconds_text(estimate.exposed_comm_s),
-            "yes" if estimate.memory.fits else "NO",
+            seconds_text(summary.latency_s),
+            seconds_text(summary.compute_s),
+            seconds_text(summary.comm_s),
+            seconds_text(summary.exposed_comm_s),
+            "yes" if summary.fits else "NO",
         )
     out.print()
     out.print(made)
