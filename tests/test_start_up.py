@@ -58,6 +58,16 @@ def test_light_commands_import_nothing_heavy(arguments: tuple[str, ...]) -> None
 
 
 @pytest.mark.parametrize(
+    "arguments",
+    [("inspect", str(MODULE)), ("inspect", str(MODULE), "--json", "-", "--strict"), ("machines",)],
+    ids=" ".join,
+)
+def test_text_on_the_command_line_needs_no_pydantic(arguments: tuple[str, ...]) -> None:
+    """Typer reads numbers and paths with it; a quarter of what `inspect` takes."""
+    assert "pydantic" not in imported(*arguments)
+
+
+@pytest.mark.parametrize(
     "command", ["estimate", "search", "sweep", "study", "serve", "validate", "calibrate"]
 )
 def test_help_of_a_heavy_command_imports_nothing_heavy(command: str) -> None:
