@@ -143,7 +143,7 @@ def pareto_figure(found: Mapping[str, Sequence[Design]], out: Path) -> list[Path
                     markersize=4, label=f"{name}, best design",
                 )  # fmt: skip
                 fixed = [
-                    max((value(d) for d in designs if d.tpot_limit_s == limit and d.is_study),
+                    max((value(d) for d in designs if d.tpot_limit_s == limit and d.split.is_study),
                         default=0.0)
                     for limit in limits
                 ]  # fmt: skip

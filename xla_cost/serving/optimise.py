@@ -1,92 +1,83 @@
 """Co-design: which workers, meshes and batch limits give most goodput under promises.
 
-Every split of the devices into prefill and decode workers of the candidate shapes is bounded
-from its curves (no request is faster than a whole prefill, no step shorter than the curve), the
-best by that bound are simulated, and each is driven at the highest Poisson rate at which 95 % of
-the requests keep the promises.
+The splits with the best bounds (`candidates.py`) are simulated, each at the highest Poisson rate
+at which 95 % of the requests keep the promises.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 from xla_cost.cache import Cache
-from xla_cost.serving.curves import LatencyCurves
+from xla_cost.errors import XlaCostError
+from xla_cost.serving.candidates import (
+    Candidate,
+    Shape,
+    candidates,
+    decode_shapes,
+    prefill_shapes,
+    prompts_per_batch,
+)
 from xla_cost.serving.load import Lengths, Load
 from xla_cost.serving.lowered import Points, WorkerModel, Workers, decode_worker, prefill_worker
 from xla_cost.serving.results import ServeResult, summarise
 from xla_cost.serving.simulate import simulate
 from xla_cost.serving.system import Pool, Slo, System
 
-#: Candidate shapes: (mesh, plan).
-PREFILL_SHAPES = (((1, 4, 1), "study"), ((1, 8, 1), "study"), ((1, 16, 1), "study"))
-DECODE_SHAPES = (
-    ((1, 12, 1), "dp-attention"),
-    ((1, 24, 1), "dp-attention"),
-    ((1, 36, 1), "dp-attention"),
-)
-
-#: The study's system, kept in every comparison.
-_STUDY = (((1, 8, 1), "study"), 6, ((1, 24, 1), "dp-attention"), 1)
-
 _SHARE = 0.95  # of requests that must keep the promises
-_SIMULATED = 3  # designs simulated per TPOT limit
-_STEPS = 5  # halvings of the rate
+_SIMULATED = 6  # designs simulated per TPOT limit
+_STEPS = 6  # halvings of the rate
 _LIMITS = (0.2, 0.3, 0.4, 0.6, 1.0)  # TPOT limits, of the largest
-_BUDGETS = (1, 4)  # prompts in a prefill batch
-Shape = tuple[tuple[int, int, int], str]
+_WARMUP, _MEASURED = 800, 2000  # requests of one simulation
+_PLACES = 64  # requests a device at the last node of a decode curve
+
+
+@dataclass(frozen=True, slots=True)
+class Shapes:
+    """Curves of every worker shape that fits, by mesh and plan."""
+
+    prefill: Mapping[Shape, Workers]
+    decode: Mapping[Shape, Workers]
+
+
+@dataclass(frozen=True, slots=True)
+class Promise:
+    """What every request has and is promised: tokens in and out, TTFT and TPOT limits."""
+
+    inputs: int
+    outputs: int
+    ttft_s: float
+    tpot_s: float
 
 
 @dataclass(frozen=True, slots=True)
 class Design:
-    """One simulated system at its highest rate under a TPOT limit."""
+    """One simulated split at the highest rate that keeps a promise.
+
+    `goodput_per_gpu` in requests per second and device of all that were there to use,
+    `goodput_per_j` in requests per joule.
+    """
 
     tpot_limit_s: float
-    prefill: Shape
-    prefill_workers: int
-    decode: Shape
-    decode_workers: int
-    max_batch: int
-    prompts: int
+    split: Candidate
     rate_per_s: float
     goodput_per_gpu: float
     goodput_per_j: float
     result: ServeResult
-    is_study: bool = False
 
     @property
     def words(self) -> str:
         """Workers as text: `6 x 1x8x1 study + 1 x 1x24x1 dp-attention`."""
-        sides = []
-        for count, (mesh, plan) in (
-            (self.prefill_workers, self.prefill),
-            (self.decode_workers, self.decode),
-        ):
-            sides.append(f"{count} x {'x'.join(map(str, mesh))} {plan}")
-        return " + ".join(sides)
-
-
-@dataclass(frozen=True, slots=True)
-class _Candidate:
-    prefill: Shape
-    prefill_workers: int
-    decode: Shape
-    decode_workers: int
-    prompts: int
-    max_batch: int
-    bound_per_s: float
-
-    @property
-    def is_study(self) -> bool:
-        return (self.prefill, self.prefill_workers, self.decode, self.decode_workers) == _STUDY
-
-
-@dataclass(frozen=True, slots=True)
-class _Shapes:
-    prefill: Mapping[Shape, Workers]
-    decode: Mapping[Shape, Workers]
+        split = self.split
+        return " + ".join(
+            f"{count} x {'x'.join(map(str, mesh))} {plan}"
+            for count, (mesh, plan) in (
+                (split.prefill_workers, split.prefill),
+                (split.decode_workers, split.decode),
+            )
+        )
 
 
 def optimise(
@@ -103,32 +94,23 @@ def optimise(
     """Designs on up to `devices` of `machine`, the best under each of five TPOT limits.
 
     The limits go from `tpot_s` down to a fifth of it; TTFT is promised within `ttft_s`. The
-    study's own split is always among those simulated.
+    study's split is always among those simulated, on its best meshes.
     """
-    shapes = _shapes(machine, policy, input_tokens, output_tokens, note, store)
-    limits = [tpot_s * share for share in _LIMITS]
+    shapes = lowered_shapes(machine, policy, input_tokens, output_tokens, note, store)
     found: list[Design] = []
-    for limit in limits:
+    for share in _LIMITS:
+        promise = Promise(input_tokens, output_tokens, ttft_s, tpot_s * share)
         if note:
-            note(f"{machine}: designs with at most {limit * 1e3:.1f} ms per token")
-        ranked = sorted(
-            _candidates(shapes, devices, limit, ttft_s, input_tokens, output_tokens),
-            key=lambda c: -c.bound_per_s,
-        )
-        chosen = ranked[:_SIMULATED]
-        study = [c for c in ranked if c.is_study]
-        chosen += [c for c in study[:1] if c not in chosen]
-        for candidate in chosen:
-            design = _drive(candidate, shapes, limit, ttft_s, devices, input_tokens, output_tokens)
-            if design is not None:
-                found.append(design)
+            note(f"{machine}: designs with at most {promise.tpot_s * 1e3:.1f} ms per token")
+        found += best_designs(shapes, promise, devices)
     return found
 
 
-def _shapes(
+def lowered_shapes(
     machine: str, policy: str, inputs: int, outputs: int,
-    note: Callable[[str], None] | None, store: Cache | None,
-) -> _Shapes:  # fmt: skip
+    note: Callable[[str], None] | None = None, store: Cache | None = None,
+) -> Shapes:  # fmt: skip
+    """R1 in FP4 on every candidate shape of `machine` that holds its weights."""
     attention = "plain" if policy == "study" else "flash"
 
     def points(shape: Shape) -> Points:
@@ -136,72 +118,57 @@ def _shapes(
         worker = WorkerModel("r1", mesh, plan, machine, "fp4", attention, policy)
         return Points(worker, store, note)
 
-    contexts = (inputs, inputs + outputs)
-    return _Shapes(
-        {s: prefill_worker(points(s), inputs, max(_BUDGETS) * inputs) for s in PREFILL_SHAPES},
-        {s: decode_worker(points(s), 64 * s[0][1], contexts) for s in DECODE_SHAPES},
-    )
+    def fitting(
+        shapes: Sequence[Shape], make: Callable[[Shape], Workers]
+    ) -> Mapping[Shape, Workers]:
+        found = {}
+        for shape in shapes:
+            try:
+                found[shape] = make(shape)
+            except XlaCostError as mistake:
+                if note:
+                    note(f"leaves out {shape[1]} on {'x'.join(map(str, shape[0]))}: {mistake}")
+        return found
+
+    def prefilling(shape: Shape) -> Workers:
+        return prefill_worker(points(shape), inputs, max(prompts_per_batch(shape)) * inputs)
+
+    def decoding(shape: Shape) -> Workers:
+        return decode_worker(points(shape), _PLACES * shape[0][1], (inputs, inputs + outputs))
+
+    return Shapes(fitting(prefill_shapes(), prefilling), fitting(decode_shapes(), decoding))
 
 
-def _candidates(
-    shapes: _Shapes, devices: int, tpot_s: float, ttft_s: float, inputs: int, outputs: int
-) -> Iterator[_Candidate]:
-    """Every split that can keep the promises at all, with a bound on its rate."""
-    context = inputs + outputs / 2
-    for decode, decoding in shapes.decode.items():
-        batch = _largest_batch(decoding, tpot_s, context, inputs + outputs)
-        if not batch:
-            continue
-        step = decoding.curves.decode_step_s(batch, context)
-        per_decoder = batch / (step * (outputs - 1))
-        for prefill, prefilling in shapes.prefill.items():
-            for prompts in _BUDGETS:
-                seconds = prefilling.curves.prefill_s([inputs] * prompts)
-                if seconds > ttft_s:
-                    continue
-                per_prefiller = prompts / seconds
-                sizes = (prefilling.curves.devices, decoding.curves.devices)
-                for decoders in range(1, devices // sizes[1] + 1):
-                    prefillers = (devices - decoders * sizes[1]) // sizes[0]
-                    if prefillers:
-                        bound = min(prefillers * per_prefiller, decoders * per_decoder)
-                        yield _Candidate(
-                            prefill, prefillers, decode, decoders, prompts, batch, bound
-                        )
+def best_designs(shapes: Shapes, promise: Promise, devices: int) -> list[Design]:
+    """The splits with the best bounds, and the study's, as far as they keep the promise."""
+    ranked = sorted(
+        candidates(
+            shapes.prefill, shapes.decode, devices,
+            promise.tpot_s, promise.ttft_s, promise.inputs, promise.outputs,
+        ),
+        key=lambda split: -split.bound_per_s,
+    )  # fmt: skip
+    chosen = ranked[:_SIMULATED]
+    chosen += [s for s in [s for s in ranked if s.is_study][:1] if s not in chosen]
+    driven = (drive(split, shapes, promise, devices) for split in chosen)
+    return [design for design in driven if design is not None]
 
 
-def _largest_batch(decoding: Workers, tpot_s: float, context: float, tokens: int) -> int:
-    """Most requests of one decode worker whose step is within the limit and that fit."""
-    devices = decoding.curves.devices
-    most = decoding.kv_tokens // tokens
-    low, high = 0, min(max(most, 1), 64 * devices)
-    while low < high:
-        middle = (low + high + 1) // 2
-        if decoding.curves.decode_step_s(middle, context) <= tpot_s:
-            low = middle
-        else:
-            high = middle - 1
-    return low
-
-
-def _drive(
-    candidate: _Candidate, shapes: _Shapes, tpot_s: float, ttft_s: float, devices: int,
-    inputs: int, outputs: int,
-) -> Design | None:  # fmt: skip
-    """The design at the highest rate that keeps the promises, None if none does."""
-    system = _system(candidate, shapes, inputs)
-    slo = Slo(ttft_s=ttft_s, tpot_s=tpot_s)
+def drive(split: Candidate, shapes: Shapes, promise: Promise, devices: int) -> Design | None:
+    """The split at the highest rate that keeps the promise, None if none does."""
+    system = _system(split, shapes, promise.inputs)
+    slo = Slo(ttft_s=promise.ttft_s, tpot_s=promise.tpot_s)
     best: tuple[float, ServeResult] | None = None
-    low, high = 0.0, candidate.bound_per_s
+    low, high = 0.0, split.bound_per_s
     rate = 0.9 * high
     for _ in range(_STEPS):
         load = Load(
             rate_per_s=rate,
             in_flight=8192,
-            input_tokens=Lengths(mean=inputs),
-            output_tokens=Lengths(mean=outputs),
-            requests=1000,
-            warmup=600,
+            input_tokens=Lengths(mean=promise.inputs),
+            output_tokens=Lengths(mean=promise.outputs),
+            requests=_MEASURED,
+            warmup=_WARMUP,
             seed=7,
         )
         result = summarise(system, simulate(system, load), slo)
@@ -214,40 +181,32 @@ def _drive(
     if best is None:
         return None
     rate, result = best
-    kept = rate * result.goodput_share
-    energy = (result.energy_j_per_output_token or 0.0) * outputs
+    energy = (result.energy_j_per_output_token or 0.0) * promise.outputs
     return Design(
-        tpot_limit_s=tpot_s,
-        prefill=candidate.prefill,
-        prefill_workers=candidate.prefill_workers,
-        decode=candidate.decode,
-        decode_workers=candidate.decode_workers,
-        max_batch=candidate.max_batch,
-        prompts=candidate.prompts,
+        tpot_limit_s=promise.tpot_s,
+        split=split,
         rate_per_s=rate,
-        goodput_per_gpu=kept / devices,
+        goodput_per_gpu=rate * result.goodput_share / devices,
         goodput_per_j=result.goodput_share / energy if energy else 0.0,
         result=result,
-        is_study=candidate.is_study,
     )
 
 
-def _system(candidate: _Candidate, shapes: _Shapes, inputs: int) -> System:
-    prefilling, decoding = shapes.prefill[candidate.prefill], shapes.decode[candidate.decode]
-    prefill: LatencyCurves = prefilling.curves
+def _system(split: Candidate, shapes: Shapes, inputs: int) -> System:
+    prefilling, decoding = shapes.prefill[split.prefill], shapes.decode[split.decode]
     return System(
         prefill=Pool(
             "prefill",
-            candidate.prefill_workers,
-            prefill,
-            token_budget=candidate.prompts * inputs,
+            split.prefill_workers,
+            prefilling.curves,
+            token_budget=split.prompts * inputs,
             kv_tokens=prefilling.kv_tokens,
         ),
         decode=Pool(
             "decode",
-            candidate.decode_workers,
+            split.decode_workers,
             decoding.curves,
-            max_batch=candidate.max_batch,
+            max_batch=split.max_batch,
             kv_tokens=decoding.kv_tokens,
         ),
         routing="least-loaded",
@@ -263,8 +222,16 @@ def optimise_json(found: Mapping[str, Sequence[Design]]) -> dict[str, Any]:
 def _plain(design: Design) -> dict[str, Any]:
     from xla_cost.serving.result_io import to_json
 
-    fields = {name: getattr(design, name) for name in Design.__slots__ if name != "result"}
-    return {**fields, "result": to_json(replace(design.result, series={}), series=False)}
+    split = design.split
+    return {
+        "tpot_limit_s": design.tpot_limit_s,
+        **{name: getattr(split, name) for name in Candidate.__slots__},
+        "rate_per_s": design.rate_per_s,
+        "goodput_per_gpu": design.goodput_per_gpu,
+        "goodput_per_j": design.goodput_per_j,
+        "is_study": split.is_study,
+        "result": to_json(replace(design.result, series={}), series=False),
+    }
 
 
 def optimise_table(found: Mapping[str, Sequence[Design]]) -> str:
@@ -275,11 +242,11 @@ def optimise_table(found: Mapping[str, Sequence[Design]]) -> str:
         for limit in sorted({d.tpot_limit_s for d in designs}):
             here = [d for d in designs if d.tpot_limit_s == limit]
             best = max(here, key=lambda d: d.goodput_per_gpu)
-            study = next((d for d in here if d.is_study), None)
-            beside = f"{study.goodput_per_gpu:.3f}" if study else "none"
+            study = next((d for d in here if d.split.is_study), None)
+            beside = f"{study.goodput_per_gpu:.3f}, {study.words}" if study else "none"
             lines.append(
                 f"  {limit * 1e3:5.1f} ms  {best.goodput_per_gpu:.3f}  "
-                f"{best.goodput_per_j * 1e3:.2f}/kJ  {best.words}, batch {best.max_batch}, "
-                f"{best.prompts} prompts  (6 x 8 + 24: {beside})"
+                f"{best.goodput_per_j * 1e3:.2f}/kJ  {best.words}, batch {best.split.max_batch}, "
+                f"{best.split.prompts} prompts  (6 x 8 + 24: {beside})"
             )
     return "\n".join(lines)

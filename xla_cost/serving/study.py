@@ -35,28 +35,30 @@ def study_spec(
     policy: str = "study",
     requests: int = 6144,
     places_per_gpu: int | None = None,
+    prefill_mesh: tuple[int, int, int] = (2, 4, 1),
+    prompts: int = 4,
     seed: int = 1,
 ) -> ServeSpec:
     """The scenario on B300.
 
-    Chosen here: prefill under the study's own plan at 1x8x1; decode at 1x24x1 under
-    `dp-attention`, since the study's plan keeps a copy of the latent cache on every y rank,
-    which at y = 24 leaves room for about 400 requests and takes 0.15 ms a step for each; no
-    limit on the decode batch but memory (`places_per_gpu` sets one; docs/serving.md shows what
-    that does); four prompts in a prefill batch; the first token is sent by the decode worker, so
-    waiting for it counts as TTFT. The first `concurrency` requests fill the system and are not
-    measured.
+    Chosen here: prefill under the study's own plan at 2x4x1, the one mesh of eight devices that
+    a search puts first on either fabric (`prefill_mesh` sets another; docs/serving.md shows what
+    each does); decode at 1x24x1 under `dp-attention`, since the study's plan keeps a copy of the
+    latent cache on every y rank, which at y = 24 leaves room for about 400 requests and takes
+    0.15 ms a step for each; no limit on the decode batch but memory (`places_per_gpu` sets one);
+    `prompts` in a prefill batch; the first token is sent by the decode worker, so waiting for
+    it counts as TTFT. The first `concurrency` requests fill the system and are not measured.
     """
     attention = "plain" if policy == "study" else "flash"
     prefill = WorkerModel(
-        "r1", (1, 8, 1), "study", "b300", "fp4", attention, policy, memory_share=0.9
+        "r1", prefill_mesh, "study", "b300", "fp4", attention, policy, memory_share=0.9
     )
     decode = WorkerModel(
         "r1", (1, 24, 1), "dp-attention", "b300", "fp4", attention, policy, memory_share=0.9
     )
     return ServeSpec(
         pools=(
-            PoolSpec("prefill", 6, prefill, token_budget=4 * 8192),
+            PoolSpec("prefill", 6, prefill, token_budget=prompts * 8192),
             PoolSpec("decode", 1, decode, max_batch=places_per_gpu and 24 * places_per_gpu),
         ),
         load=Load(
