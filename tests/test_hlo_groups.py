@@ -194,6 +194,25 @@ def test_wrong_pairs_are_refused(pairs: str, word: str) -> None:
         collective_groups(module.entry.root, module)
 
 
+@pytest.mark.parametrize(
+    ("opcode", "attributes"),
+    [
+        ("all-reduce", ", replica_groups={{0,1},{2,6}}, use_global_device_ids=true, channel_id=1"),
+        ("all-reduce", ", replica_groups={{0,1},{2,6}}"),
+        ("all-to-all", ", replica_groups=[1,7]<=[7], channel_id=1"),
+        ("collective-permute", ", source_target_pairs={{0,1},{1,6}}"),
+    ],
+)
+def test_an_id_beyond_the_devices_of_the_header_is_refused(opcode: str, attributes: str) -> None:
+    module = module_of(opcode, attributes, ", replica_count=2, num_partitions=3")
+    with pytest.raises(XlaCostError) as error:
+        collective_groups(module.entry.root, module)
+    assert "id 6 found in its groups, expected ids below the 6 devices" in str(error.value)
+    for header in (", num_partitions=7", ", num_partitions=1", ""):  # 1: as XLA's own tests have it
+        module = module_of(opcode, attributes, header)
+        assert collective_groups(module.entry.root, module).members
+
+
 @given(st.data())
 def test_iota_is_the_transposed_index(data: st.DataObject) -> None:
     reshape = data.draw(st.lists(st.integers(1, 4), min_size=1, max_size=4))

@@ -52,12 +52,15 @@ def collective_groups(instruction: Instruction, module: Module) -> DeviceGroups:
         if text is None:
             front = instruction.frontend_attributes
             text = front.get("_xla_send_recv_source_target_pairs", "{}")
-        return _pairs(_listed(text, where), mode, module, where)
+        pairs = _listed(text, where)
+        _check_inside(pairs, module, where)
+        return _pairs(pairs, mode, module, where)
     text = attributes.get("replica_groups", "")
     groups = _parsed(text, where)
     if not groups:
         return _everyone(mode, module, instruction)
     _check_disjoint(groups, where)
+    _check_inside(groups, module, where)
     return DeviceGroups.of(_expanded(groups, mode, module))
 
 
@@ -133,6 +136,21 @@ def _check_disjoint(groups: Sequence[Sequence[int]], where: str) -> None:
                     f"{where}: id {member} found twice in its groups, expected disjoint groups"
                 )
             seen.add(member)
+
+
+def _check_inside(groups: Sequence[Sequence[int]], module: Module, where: str) -> None:
+    """Refuse ids that the header leaves no room for, whatever they count.
+
+    A header of one device counts as none: dumps leave it out, and hand-written modules with
+    `num_partitions=1` run on as many replicas as their runner likes.
+    """
+    largest = max(map(max, groups), default=-1)
+    if largest >= module.device_count > 1:
+        raise XlaCostError(
+            f"{where}: id {largest} found in its groups, expected ids below the "
+            f"{module.device_count} devices of the header (replica_count={module.replica_count}, "
+            f"num_partitions={module.num_partitions})"
+        )
 
 
 def _counts(module: Module) -> tuple[int, int]:
