@@ -124,7 +124,8 @@ def _weights(workload: Workload, layout: Layout, mesh: Mesh) -> tuple[Any, Any, 
         shape = variable.get_value().shape
         names = variable.get_metadata()["axes"]
         names = (None,) * (len(shape) - len(names)) + tuple(names)
-        axes = [logical[name] if name else () for name in names]
+        within = {**logical, "ffn": layout.expert_ffn_axes} if "experts" in names else logical
+        axes = [within[name] if name else () for name in names]
         sizes = [layout.size(a) for a in axes]
         padded = tuple(-(-n // size) * size for n, size in zip(shape, sizes, strict=True))
         spec = PartitionSpec(*(a or None for a in axes))
@@ -194,7 +195,8 @@ def _padding(workload: Workload, layout: Layout) -> dict[str, float]:
     }
     if config.moe_layers:
         wanted = layout.tokens * layout.size(layout.ffn_token_axes) * config.num_experts_per_tok
-        bins = layout.size(layout.expert_axes) if layout.decode else config.n_routed_experts
+        by_device = layout.decode and layout.exchanges_tokens
+        bins = layout.size(layout.expert_axes) if by_device else config.n_routed_experts
         slots = math.ceil(workload.capacity_factor * wanted / bins)
         padding["expert_slots_per_buffer"] = slots
         padding["expert_slot_share"] = max(0.0, 1 - wanted / (slots * bins))

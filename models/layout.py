@@ -40,6 +40,7 @@ class Layout:
     seq_axes: Axes
     query_axes: Axes  # sequence axes over which the stream is gathered nevertheless
     head_axes: Axes
+    stream_axes: Axes  # head axes that split the residual stream: all, or none of them
     group_axes: Axes
     token_axes: Axes  # all axes that split the residual stream
     expert_axes: Axes
@@ -53,6 +54,7 @@ class Layout:
     rows: int  # sequences of one attention group
     positions: int  # positions per sequence (prefill: computed; decode: cache slots)
     tokens: int  # residual tokens
+    exchanges_tokens: bool  # whether tokens travel to their experts and back
     #: format in which the hidden state is gathered over the sequence axes; "": latents are
     hidden_gather: str = ""
 
@@ -88,7 +90,22 @@ class Layout:
     @property
     def gather_axes(self) -> Axes:
         """Axes over which the residual stream is gathered before prefill attention."""
-        return self.query_axes + self.head_axes
+        return self.query_axes + self.stream_axes
+
+    @property
+    def head_sum_axes(self) -> Axes:
+        """Head axes whose devices hold the same tokens: their partial outputs are added."""
+        return tuple(axis for axis in self.head_axes if axis not in self.stream_axes)
+
+    @property
+    def embeds_own_tokens(self) -> bool:
+        """Whether all devices of `embed_axes` hold the same tokens."""
+        return all(axis not in self.token_axes for axis in self.embed_axes)
+
+    @property
+    def expert_ffn_axes(self) -> Axes:
+        """FFN axes that split a routed expert inside."""
+        return tuple(axis for axis in self.ffn_axes if axis not in self.expert_axes)
 
     @property
     def ffn_token_axes(self) -> Axes:
@@ -99,6 +116,12 @@ class Layout:
     def ffn_sum_axes(self) -> Axes:
         """FFN axes whose devices hold the same tokens: their partial sums are added."""
         return tuple(axis for axis in self.ffn_axes if axis not in self.token_axes)
+
+    @property
+    def expert_sum_axes(self) -> Axes:
+        """Axes over which partial sums of experts are added, routed and shared ones."""
+        here = () if self.exchanges_tokens else self.expert_axes
+        return (*here, *(axis for axis in self.ffn_sum_axes if axis not in here))
 
     @property
     def padded_tokens(self) -> int:
@@ -161,8 +184,10 @@ def resolve(workload: Workload, plan: Plan, mesh_shape: tuple[int, ...]) -> Layo
     counts = dict.fromkeys(("batch", "seq", "queries", "heads", "whole"), 1)
     for _, role, size in ordered:
         counts[role] *= size
-    rows, positions, tokens = _local_sizes(workload, counts)
+    split_heads = 1 if plan.whole_stream else counts["heads"]
+    rows, positions, tokens = _local_sizes(workload, counts, split_heads)
     seq_axes, head_axes = by_role("seq", "queries"), by_role("heads")
+    stream_axes = () if plan.whole_stream else head_axes
     return Layout(
         mesh_axes=tuple(name for name, _, _ in ordered),
         mesh_sizes=tuple(size for _, _, size in ordered),
@@ -170,8 +195,9 @@ def resolve(workload: Workload, plan: Plan, mesh_shape: tuple[int, ...]) -> Layo
         seq_axes=seq_axes,
         query_axes=by_role("queries"),
         head_axes=head_axes,
-        group_axes=seq_axes + head_axes if decode else head_axes,
-        token_axes=by_role("batch", "seq", "queries", "heads"),
+        stream_axes=stream_axes,
+        group_axes=seq_axes + stream_axes if decode else stream_axes,
+        token_axes=by_role("batch", "seq", "queries", *(() if plan.whole_stream else ("heads",))),
         expert_axes=whole("experts"),
         ffn_axes=whole("ffn"),
         vocab_axes=whole("vocab"),
@@ -183,6 +209,7 @@ def resolve(workload: Workload, plan: Plan, mesh_shape: tuple[int, ...]) -> Layo
         rows=rows,
         positions=positions,
         tokens=tokens,
+        exchanges_tokens=plan.exchanges_tokens,
         hidden_gather="" if decode else plan.hidden_gather,
     )
 
@@ -258,8 +285,11 @@ def _sub_axes(axis: str, parts: list[tuple[Role, int]]) -> list[tuple[str, Role,
     return [(axis, role, size)]
 
 
-def _local_sizes(workload: Workload, counts: Mapping[str, int]) -> tuple[int, int, int]:
-    """(rows, positions, residual tokens) per device and micro-batch, padded to fit evenly."""
+def _local_sizes(workload: Workload, counts: Mapping[str, int], heads: int) -> tuple[int, int, int]:
+    """(rows, positions, residual tokens) per device and micro-batch, padded to fit evenly.
+
+    `heads` ranks split the residual stream.
+    """
     stripes = counts["seq"] * counts["queries"]
     if workload.seq < stripes:
         raise XlaCostError(
@@ -273,7 +303,6 @@ def _local_sizes(workload: Workload, counts: Mapping[str, int]) -> tuple[int, in
             f"workload: microbatches = {workload.microbatches}, expected at most the "
             f"{workload.batch // counts['batch']} sequences that each device group holds"
         )
-    heads = counts["heads"]
     if workload.phase == "decode":
         return rows, positions, -(-rows // (stripes * heads))
     if rows * positions < heads:

@@ -1,8 +1,9 @@
 """Multi-head latent attention: expanded for prefill, absorbed for decode (arXiv 2405.04434, 2.1).
 
-Every device computes the heads whose weights it holds. In prefill the stream is gathered over
-the head axis, latents alone over the devices that share a sequence; in decode every device
-attends to its part of the cache and partial softmax sums are merged.
+Every device computes the heads whose weights it holds. Where the head axis splits the stream,
+that is gathered before and reduce-scattered after, otherwise partial outputs are added. In prefill
+latents alone are gathered over the devices that share a sequence; in decode every device attends
+to its part of the cache and partial softmax sums are merged.
 """
 
 from __future__ import annotations
@@ -72,7 +73,7 @@ class LatentAttention(nnx.Module):  # type: ignore[misc]
             cache = lax.dynamic_slice_in_dim(cache, first, positions, axis=1)
         if stripes > 1:
             cache = lax.dynamic_index_in_dim(latents, stripe, keepdims=False)
-        start = comm.rank(layout.head_axes) * layout.tokens
+        start = comm.rank(layout.stream_axes) * layout.tokens
         cache = cache.reshape(rows * positions, config.latent_dim)
         cache = lax.dynamic_slice_in_dim(cache, start, layout.tokens)
 
@@ -89,10 +90,9 @@ class LatentAttention(nnx.Module):  # type: ignore[misc]
                 result=step.result,
             )  # fmt: skip
         with jax.named_scope("scatter"):
-            out = comm.reduce_scatter(
-                out.reshape(rows * positions, out.shape[-1]), layout.head_axes
-            )
-        return out, cache
+            out = out.reshape(rows * positions, out.shape[-1])
+            out = comm.reduce_scatter(out, layout.stream_axes)
+            return comm.all_reduce(out, layout.head_sum_axes), cache
 
     def decode(
         self, x: Array, cache: Array, position: Array, angles: Angles, step: Step
@@ -126,10 +126,11 @@ class LatentAttention(nnx.Module):  # type: ignore[misc]
                 mixed, self.out[...], [(0, 0), (2, 1)], operand=operand, result=step.result
             )
         with jax.named_scope("scatter"):
-            missing = layout.tokens * layout.size(layout.head_axes) - out.shape[0]
+            missing = layout.tokens * layout.size(layout.stream_axes) - out.shape[0]
             if missing:
                 out = jnp.pad(out, ((0, missing), (0, 0)))
-            return comm.reduce_scatter(out, layout.head_axes), entries
+            out = comm.reduce_scatter(out, layout.stream_axes)
+            return comm.all_reduce(out, layout.head_sum_axes), entries
 
     def _queries(self, x: Array, rotation: Rotation, step: Step) -> Array:
         """Queries [.., heads, qk_head_dim] with their rotary part turned."""

@@ -166,7 +166,9 @@ class MixtureOfExperts(nnx.Module):  # type: ignore[misc]
         """`x` [tokens, hidden] to the same shape, and the dropped (token, expert) pairs."""
         with _kernel("router", step):
             routing = self.router(x, valid, step)
-        route = _by_device if step.layout.decode else _by_expert
+        route = _in_place
+        if step.layout.exchanges_tokens:
+            route = _by_device if step.layout.decode else _by_expert
         out, dropped = route(self.experts, x, routing, step)
         if self.has_shared:
             with jax.named_scope("shared"):
@@ -249,6 +251,28 @@ def _by_device(experts: Experts, x: Array, routing: Routing, step: Step) -> tupl
         with _kernel("permute", step):
             out = combine(back, slots.slot_of_item.reshape(tokens, k), routing, step)
     return out, slots.dropped + inner.dropped
+
+
+def _in_place(experts: Experts, x: Array, routing: Routing, step: Step) -> tuple[Array, Array]:
+    """This device's experts on those of its tokens that chose them: a partial sum, no exchange.
+
+    Every device of the expert axes holds the same tokens and routes all of them.
+    """
+    config, axes = step.config, step.layout.expert_axes
+    (tokens, hidden), k = x.shape, config.num_experts_per_tok
+    local = config.n_routed_experts // step.layout.size(axes)
+    capacity = fair_share(tokens * k, config.n_routed_experts, step)
+    with jax.named_scope("permute"), _kernel("permute", step):
+        chosen = routing.experts.reshape(-1) - step.comm.rank(axes) * local
+        bins = jnp.where((chosen >= 0) & (chosen < local), chosen, local)
+        slots = assign_slots(bins, local, capacity)
+        rows = pick(x.astype(step.operand("experts")), divide(slots.item_of_slot, k)[0])
+    with jax.named_scope("experts"):
+        done = experts(rows.reshape(local, capacity, hidden), step)
+    with jax.named_scope("combine"), _kernel("permute", step):
+        rows = done.reshape(local * capacity, hidden)
+        out = combine(rows, slots.slot_of_item.reshape(tokens, k), routing, step)
+    return out, slots.dropped
 
 
 def combine(rows: Array, slot: Array, routing: Routing, step: Step) -> Array:

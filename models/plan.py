@@ -17,8 +17,12 @@ class Plan:
 
     `rules` maps logical axes to mesh axes. `tokens` are split batch first, then by
     position, over their axes in order. The residual stream is split over the `tokens` and the
-    `heads` axes; where `ffn` axes split tokens too, tokens are gathered over them around
-    the FFN, otherwise its partial sums are added.
+    `heads` axes; with `whole_stream` over `tokens` alone, and partial sums of attention are
+    added over `heads`. Where `ffn` axes split tokens too, tokens are gathered over them around
+    the FFN, otherwise its partial sums are added. Where `experts` axes split tokens, these are
+    exchanged (dispatch and combine); otherwise every device picks its experts' tokens from its
+    own copy and partial sums are added. An axis of both `experts` and `ffn` splits the dense and
+    shared FFNs inside, and the routed ones by expert.
 
     `remainder` says what the part of the `heads` axis does that does not divide the heads:
     "pad" gives every rank whole heads and lets some idle, "queries" splits the positions
@@ -38,6 +42,9 @@ class Plan:
     #: number format in which the whole hidden state is gathered over the `tokens` axes to make
     #: keys and values; those axes then split positions only. "": the latents are gathered
     hidden_gather: str = ""
+    #: every rank of the `heads` axis keeps all tokens of its group, as Megatron's tensor
+    #: parallelism does (arXiv 1909.08053, 3)
+    whole_stream: bool = False
 
     def __post_init__(self) -> None:
         if sorted(self.axis_order) != sorted(MESH_AXES):
@@ -55,6 +62,22 @@ class Plan:
                 f"plan {self.name}: heads = {self.axes('heads')}, expected at most one axis that "
                 f"tokens = {self.axes('tokens')} does not use"
             )
+        if self.whole_stream and self.remainder != "pad":
+            raise XlaCostError(
+                f"plan {self.name}: remainder = {self.remainder!r}, expected 'pad' where the "
+                f"stream is whole"
+            )
+        if self.exchanges_tokens and set(self.axes("experts")) & set(self.axes("ffn")):
+            raise XlaCostError(
+                f"plan {self.name}: ffn = {self.axes('ffn')}, expected no axis of experts = "
+                f"{self.axes('experts')}, which split tokens"
+            )
+
+    @property
+    def exchanges_tokens(self) -> bool:
+        """Whether tokens travel to their experts, because an axis of `experts` splits them."""
+        split = {*self.axes("tokens"), *(() if self.whole_stream else self.axes("heads"))}
+        return not self.axes("experts") or not split.isdisjoint(self.axes("experts"))
 
     def axes(self, logical: str) -> tuple[str, ...]:
         """Mesh axes that `logical` is split over; () where it is whole on every device."""
@@ -110,6 +133,13 @@ PLANS: dict[str, Plan] = {
             "the FFN",
             (("tokens", ("x", "y", "z")), *(rule for rule in _STUDY if rule[0] in
              ("experts", "ffn", "vocab", "embed"))),
+        ),
+        Plan(
+            "tensor-parallel",
+            "x: batch; y: heads, experts and dense FFNs, each rank with all tokens of its part and "
+            "all-reduces after attention and FFN; z: FFN",
+            (*(rule for rule in _STUDY if rule[0] != "ffn"), ("ffn", ("y", "z"))),
+            whole_stream=True,
         ),
     )
 }  # fmt: skip

@@ -100,7 +100,8 @@ class DecoderLayer(nnx.Module):  # type: ignore[misc]
                 out, dropped = _mix_experts(*nnx.split(self.moe), x, valid, step)
             with jax.named_scope("scatter"):
                 out = comm.reduce_scatter(out, layout.ffn_token_axes)
-                out = comm.all_reduce(out, layout.ffn_sum_axes)
+                sums = layout.ffn_sum_axes if self.dense else layout.expert_sum_axes
+                out = comm.all_reduce(out, sums)
         return h + out, dropped
 
 
@@ -151,13 +152,17 @@ def embed(model: Transformer, ids: Array, step: Step) -> list[Array]:
     """Residual tokens of every micro-batch, [tokens, hidden] each, from ids [all tokens].
 
     The table is split by columns: every device looks its columns up for all tokens of the
-    group, then an all-to-all turns columns of all tokens into all columns of its own.
+    group, then an all-to-all turns columns of all tokens into all columns of its own; among
+    devices that hold the same tokens the columns are gathered.
     """
     layout, comm = step.layout, step.comm
     with jax.named_scope("embed"):
-        every = comm.all_gather(ids, layout.embed_axes)
-        part = pick(model.embed[...], every)
-        h = comm.all_to_all(part, layout.embed_axes, split=0, concat=1)
+        if layout.embeds_own_tokens:
+            h = comm.all_gather(pick(model.embed[...], ids), layout.embed_axes, dim=1)
+        else:
+            every = comm.all_gather(ids, layout.embed_axes)
+            part = pick(model.embed[...], every)
+            h = comm.all_to_all(part, layout.embed_axes, split=0, concat=1)
         h = h[:, : step.config.hidden_size].astype(step.result)
         return [h[m * layout.tokens : (m + 1) * layout.tokens] for m in range(layout.microbatches)]
 
@@ -258,7 +263,7 @@ def last_tokens(h: Array, step: Step) -> Array:
     mine = mine & (layout.fold(rank, layout.seq_axes) == last % layout.seq_ranks)
     picked = pick(h, jnp.clip(local, 0, layout.tokens - 1))
     picked = jnp.where(mine[:, None], picked, jnp.zeros_like(picked))
-    return comm.all_reduce(picked, layout.seq_axes + layout.head_axes)
+    return comm.all_reduce(picked, layout.seq_axes + layout.stream_axes)
 
 
 def head(model: Transformer, last: Array, step: Step) -> Array:

@@ -150,6 +150,114 @@ def measured(program):
     return dict(by_format), found
 
 
+@dataclass(frozen=True)
+class TensorParallel:
+    """`b` rows of `s` positions (decode: slots) on every device of its y and z axes."""
+
+    phase: str
+    model: str
+    mesh: tuple[int, int, int]
+    batch: int
+    seq: int
+    b: int
+    s: int
+    heads: int  # on a device, padding included
+    dense: int  # of the inner width of a dense FFN
+    shared: int  # of a shared expert
+    stripes: int = 1  # devices that hold parts of one cache
+
+
+TENSOR_PARALLEL = [
+    # 128 heads over 8 devices; 18432 / 8; 2048 / 8
+    TensorParallel("decode", "deepseek-v3", (1, 8, 1), 64, 4096, b=64, s=4096, heads=16,
+                   dense=2304, shared=256),
+    # two replicas of half the batch; routed experts split in two inside, shared ones in eight
+    TensorParallel("decode", "deepseek-v3", (2, 4, 2), 6, 4096, b=3, s=4096, heads=32,
+                   dense=2304, shared=256),
+    # one sequence on two replicas: each holds half of its cache
+    TensorParallel("decode", "deepseek-v3", (2, 4, 1), 1, 4096, b=1, s=2048, heads=32,
+                   dense=4608, shared=512, stripes=2),
+    # 128 heads / 72 -> 2; 18432 / 72 = 256; 2048 / 72 -> 29
+    TensorParallel("decode", "r1", (1, 72, 1), 512, 8192, b=512, s=8192, heads=2, dense=256,
+                   shared=29),
+    TensorParallel("prefill", "deepseek-v3", (2, 8, 2), 16, 4096, b=8, s=4096, heads=16,
+                   dense=1152, shared=128),
+    TensorParallel("prefill", "r1", (1, 72, 1), 64, 8192, b=64, s=8192, heads=2, dense=256,
+                   shared=29),
+]  # fmt: skip
+
+
+def tensor_parallel_flops(case):
+    D, E, K, V = MODELS[case.model]
+    _, y, z = case.mesh
+    b, s, H = case.b, case.s, case.heads
+    decode = case.phase == "decode"
+    T = b if decode else b * s
+    C = -(-T * K // E)
+    per_token = D * Q_RANK + Q_RANK * H * (NOPE + ROPE) + D * (KV_RANK + ROPE)
+    per_token += KV_RANK * H * (NOPE + V_HEAD) + H * V_HEAD * D
+    keys = KV_RANK + ROPE + KV_RANK if decode else NOPE + ROPE + V_HEAD
+    experts = 3 * 2 * (E // y) * C * D * INNER // z
+    ffn = 3 * 2 * T * D
+    moe_layers = LAYERS - DENSE_LAYERS
+    return {
+        "fp4": LAYERS * 2 * T * per_token
+        + DENSE_LAYERS * ffn * case.dense
+        + moe_layers * (experts + ffn * case.shared),
+        "bf16": LAYERS * 2 * T * H * s * keys
+        + moe_layers * 2 * T * D * E
+        + 2 * b * D * (V // (y * z)),
+    }
+
+
+def tensor_parallel_collectives(case):
+    """All-reduces of all tokens, twice a layer; no token is gathered, scattered or sent."""
+    D = MODELS[case.model][0]
+    _, y, z = case.mesh
+    T = case.b if case.phase == "decode" else case.b * case.s
+    found = Counter()
+    found["all-reduce", y, T * D * BF16] += LAYERS
+    found["all-reduce", y * z, T * D * BF16] += LAYERS
+    found["all-gather", y, T * -(-D // y) * BF16] += 1  # columns of the embedding
+    if case.stripes > 1:  # two halves of one token's attention become one
+        found["all-gather", case.stripes, T * D * BF16] += LAYERS + 1
+        found["all-reduce", case.stripes, case.b * case.heads * 4] += LAYERS
+        merged = case.stripes * T * case.heads * (KV_RANK + 1) * 4
+        found["reduce-scatter", case.stripes, merged] += LAYERS
+    return found
+
+
+@pytest.mark.parametrize("case", TENSOR_PARALLEL, ids=lambda c: f"{c.phase}-{c.model}-{c.mesh}")
+def test_tensor_parallel(case):
+    formats, config = get_formats("fp4"), get_config(case.model)
+    workload = Workload(config, case.batch, case.seq, case.phase, formats, attention="plain")
+    program = ledger(workload, "tensor-parallel", case.mesh)
+    by_format, found = measured(program)
+    assert by_format == tensor_parallel_flops(case)
+    assert found == tensor_parallel_collectives(case)
+
+
+def test_memory_of_tensor_parallel_decode():
+    """Bytes on each of 8 devices: every cache entry, an eighth of heads, experts, FFNs and words.
+
+    Down-projections of attention, norms and routers are whole on every device.
+    """
+    config = get_config("deepseek-v3")
+    workload = Workload(config, 64, 4096, "decode", get_formats("fp8"))
+    ensure_devices(8)
+    built = build(workload, get_plan("tensor-parallel"), (1, 8, 1))
+    D, E, _, V = MODELS["deepseek-v3"]
+    moe_layers = LAYERS - DENSE_LAYERS
+    whole = D * Q_RANK + D * (KV_RANK + ROPE)
+    heads = Q_RANK * 128 * (NOPE + ROPE) + KV_RANK * 128 * (NOPE + V_HEAD) + 128 * V_HEAD * D
+    fp8 = LAYERS * (whole + heads // 8) + DENSE_LAYERS * 3 * D * DENSE // 8
+    fp8 += moe_layers * (E + 1) * 3 * D * INNER // 8
+    norms = LAYERS * (2 * D + Q_RANK + KV_RANK) + D
+    bf16 = 2 * D * V // 8 + norms + moe_layers * (D * E + E)
+    assert built.weights_bytes == fp8 + BF16 * bf16
+    assert built.kv_cache_bytes == 64 * 4096 * LAYERS * (KV_RANK + ROPE) * BF16
+
+
 @pytest.mark.parametrize("case", CASES, ids=lambda c: f"{c.model}-{c.plan}-{c.mesh}-{c.seq}")
 def test_prefill(case):
     workload = Workload(

@@ -154,6 +154,18 @@ def test_unknown_plan():
         get_plan("best")
 
 
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"remainder": "queries"}, "remainder = 'queries', expected 'pad' where the stream is"),
+        ({"whole_stream": False}, "ffn = ('y', 'z'), expected no axis of experts = ('y',), which"),
+    ],
+)
+def test_rules_that_contradict_a_whole_stream_are_refused(changes, message):
+    with pytest.raises(XlaCostError, match=re.escape(message)):
+        replace(get_plan("tensor-parallel"), **changes)
+
+
 #: batch, sequence and mesh of the study's cells
 STUDY_POINTS = [
     (8192, 1024, (1, 16, 1)),

@@ -17,7 +17,7 @@ from xla_cost.models.moe import assign_slots
 
 TINY = get_config("tiny")
 MESHES = [(2, 4, 1), (4, 2, 1), (2, 2, 2)]
-PLANS = ["study", "study-balanced", "hybrid", "dp-attention"]
+PLANS = ["study", "study-balanced", "hybrid", "dp-attention", "tensor-parallel"]
 #: Nothing is dropped: every expert could take every token.
 ROOMY = float(TINY.n_routed_experts)
 BATCH, SEQ = 5, 22  # divide no mesh
@@ -139,6 +139,15 @@ def test_two_microbatches_equal_one():
         np.testing.assert_allclose(cache_of_two[name], cache[name], rtol=2e-4, atol=2e-4)
     logits, *_ = decoded(plan, mesh, cache_of_two, microbatches=2)
     np.testing.assert_allclose(logits, expected(TINY)[0], rtol=3e-4, atol=3e-4)
+
+
+def test_tensor_parallel_ranks_hold_all_tokens_and_drop_each_pair_once():
+    """At a fair share of capacity every expert counts its own drops, wherever it lies."""
+    fair = replace(prefill(seq=SEQ - 1), capacity_factor=1.0)
+    _, _, dropped, whole = run(fair, "tensor-parallel", (1, 4, 1))
+    assert whole.layout.tokens == BATCH * (SEQ - 1)
+    _, _, on_one_device, _ = run(fair, "tensor-parallel", (1, 1, 1))
+    assert dropped == on_one_device > 0
 
 
 VARIANTS = {

@@ -164,13 +164,15 @@ def test_progress_ends_at_the_total():
 
 BOUNDS = [
     *(("tiny", (2, 2, 2), plan, 1)
-      for plan in ("study", "study-balanced", "hybrid", "dp-attention", "study-gathered")),
+      for plan in ("study", "study-balanced", "hybrid", "dp-attention", "study-gathered",
+                   "tensor-parallel")),
     ("tiny", (1, 4, 1), "study-balanced", 1),
     ("tiny", (1, 1, 8), "dp-attention", 1),
     ("tiny", (2, 2, 1), "study", 2),
     ("tiny", (4, 2, 1), "study-auto", 1),
     ("r1", (2, 144, 1), "study", 1),
     ("r1", (4, 36, 2), "dp-attention", 1),
+    ("r1", (2, 72, 2), "tensor-parallel", 1),
 ]  # fmt: skip
 
 

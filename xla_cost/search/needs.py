@@ -64,9 +64,9 @@ def moved_bytes(workload: Workload, layout: Layout) -> float:
 
     Each layer gathers the stream over the head (and query) axes before attention and
     reduce-scatters it after: (g - 1) / g of [rows * positions, hidden] each way. FFN axes that
-    split tokens do the same around the FFN; over those that do not, partial sums of the local
-    tokens are added, at least (g - 1) / g of them. No step of a layer can run meanwhile, for
-    what follows waits for it. Decode counts nothing: its streams are small.
+    split tokens do the same around the FFN. Over head and FFN axes that do not split tokens,
+    partial sums of the local ones are added, at least (g - 1) / g of them. No step of a layer can
+    run meanwhile, for what follows waits for it. Decode counts nothing: its streams are small.
     """
     if workload.phase == "decode":
         return 0.0
@@ -74,8 +74,8 @@ def moved_bytes(workload: Workload, layout: Layout) -> float:
     local = layout.tokens * layout.microbatches * workload.model.hidden_size * width
     gathered = layout.size(layout.gather_axes) - 1
     around_ffn = layout.size(layout.ffn_token_axes) - 1
-    summed = layout.size(layout.ffn_sum_axes)
-    per_layer = 2 * gathered + 2 * around_ffn + (summed - 1) / summed
+    summed = [layout.size(axes) for axes in (layout.head_sum_axes, layout.ffn_sum_axes)]
+    per_layer = 2 * gathered + 2 * around_ffn + sum((size - 1) / size for size in summed)
     return local * per_layer * workload.model.num_hidden_layers
 
 
@@ -83,7 +83,8 @@ def held_bytes(workload: Workload, layout: Layout) -> float:
     """Bytes that each device holds at the least: routed experts and the cache it makes or reads."""
     c, formats = workload.model, workload.formats
     experts = c.moe_layers * c.n_routed_experts * 3 * c.hidden_size * c.moe_intermediate_size
-    experts_here = experts / layout.size(layout.expert_axes) / layout.size(layout.ffn_axes)
+    inside = layout.size(layout.expert_ffn_axes)
+    experts_here = experts / layout.size(layout.expert_axes) / inside
     tokens = layout.rows * layout.positions if layout.decode else layout.tokens
     cache = tokens * layout.microbatches * c.kv_cache_elements_per_token
     return experts_here * _WIDTH_BYTES[formats.experts] + cache * _WIDTH_BYTES[formats.kv_cache]
