@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import io
 import json
 import subprocess
 import sys
@@ -256,6 +257,46 @@ def test_bad_input_is_one_line_and_exit_2(
     assert out.out == ""
     assert message in out.err
     assert out.err.count("\n") == 1
+
+
+def test_standard_input_is_read(
+    model: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def given(data: bytes) -> None:
+        monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(data)))
+
+    given(MODEL.encode())
+    assert run(["inspect", "-", "--json", "-", "--machine", "h100"]) == 0
+    (found,) = json.loads(capsys.readouterr().out)["modules"]
+    (same,) = inspect_path(model)["modules"]
+    assert found.pop("file") == "standard input"
+    assert found.pop("price")["latency_s"] > 0
+    same.pop("file")
+    assert found == same
+    given(b"")
+    assert run(["inspect", "-"]) == 2
+    assert capsys.readouterr().err == (
+        "xla-cost: standard input: found nothing, expected HLO text\n"
+    )
+
+
+@pytest.mark.parametrize(
+    ("more", "said"),
+    [
+        (("--policy", "foo"), "policy 'foo' is unknown"),
+        (("--policy", "foo", "--machine", "h100"), "policy 'foo' is unknown"),
+        (("--policy", "study"), "--policy study: only with --machine; nothing is priced here"),
+        (("--machine", "nowhere"), "nowhere"),
+    ],
+)
+@pytest.mark.parametrize("folder", [False, True])
+def test_what_would_price_is_checked_before_anything_is_read(
+    more: tuple[str, ...], said: str, folder: bool, model: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(["inspect", str(model.parent if folder else model), *more]) == 2
+    out = capsys.readouterr()
+    assert out.out == ""
+    assert said in out.err
 
 
 def test_inspecting_imports_neither_jax_nor_numpy(model: Path) -> None:

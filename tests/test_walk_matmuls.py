@@ -42,6 +42,29 @@ def test_several_contracting_dimensions_multiply() -> None:
     assert flops(program) == 2 * 8 * 7 * (3 * 5)
 
 
+@pytest.mark.parametrize(
+    "dims",
+    ["lhs_contracting_dims={2}, rhs_contracting_dims={0}",
+     "lhs_contracting_dims={1}, rhs_contracting_dims={2}",
+     "lhs_contracting_dims={-1}, rhs_contracting_dims={0}",
+     "lhs_batch_dims={7}, rhs_batch_dims={0}"],
+)  # fmt: skip
+@pytest.mark.parametrize("opcode", ["dot", "ragged-dot", "scaled-dot"])
+def test_dimensions_that_an_operand_does_not_have_are_not_understood(dims, opcode) -> None:
+    more = ", c, c" if opcode == "scaled-dot" else ", c" if opcode == "ragged-dot" else ""
+    program = walked(
+        entry(
+            "a = f32[8,16] parameter(0)",
+            "b = f32[16,4] parameter(1)",
+            "c = s32[1] parameter(2)",
+            f"ROOT d = f32[8,4] {opcode}(a, b{more}), {dims}",
+        )
+    )
+    found = op(program, "d")
+    assert (found.kind, found.flops) == ("unpriced", 0)
+    assert found.note.startswith(f"operand types and dimension numbers of {opcode} give no product: reads")
+
+
 def test_an_outer_product_has_an_inner_size_of_one() -> None:
     program = walked(
         entry("a = f32[8] parameter(0)", "b = f32[9] parameter(1)", "ROOT d = f32[8,9] dot(a, b)")
@@ -275,5 +298,5 @@ def test_a_dot_with_unknown_operand_types_is_unpriced_not_zero() -> None:
         entry("ROOT d = bf16[8,8] dot(a, b), lhs_contracting_dims={1}, rhs_contracting_dims={0}")
     )
     assert op(program, "d").kind == "unpriced"
-    assert "no rule for opcode dot" in op(program, "d").note
+    assert "types and dimension numbers of dot give no product" in op(program, "d").note
     assert program.coverage < 1.0

@@ -13,6 +13,7 @@ from typing import Any
 
 from xla_cost.errors import XlaCostError
 from xla_cost.hlo import Module, read_file
+from xla_cost.hlo.parser import name_of
 from xla_cost.program import Body, Branch, Collective, Loop, Op, Program
 from xla_cost.walk import DEFAULT_RULES, Rules, walk
 from xla_cost.walk.coverage import distinct_nodes
@@ -25,7 +26,7 @@ _OPCODES = ("dot", "convolution", "custom-call")
 
 
 def hlo_files(path: str | Path) -> list[Path]:
-    """The file, or the HLO files (`*.hlo`, `*.txt`) under a folder, sorted.
+    """The file ("-": standard input), or the HLO files (`*.hlo`, `*.txt`) under a folder, sorted.
 
     Raises XlaCostError where there is none.
     """
@@ -35,7 +36,7 @@ def hlo_files(path: str | Path) -> list[Path]:
         if not found:
             raise XlaCostError(f"{path}: holds no *.hlo or *.txt file; expected HLO text")
         return found
-    if not place.exists():
+    if str(path) != "-" and not place.exists():
         raise XlaCostError(f"{path}: no such file or folder; expected HLO text")
     return [place]
 
@@ -48,9 +49,10 @@ def programs(
     A file that cannot be read at all comes with an empty module. Raises XlaCostError where
     `path` holds no HLO file.
     """
-    for file in hlo_files(path):
+    for place in hlo_files(path):
+        file = Path(name_of(place))
         try:
-            modules = read_file(file)
+            modules = read_file(place)
         except XlaCostError as error:
             yield file, _nothing(file), error
             continue

@@ -48,7 +48,7 @@ def estimate(
     placement: Annotated[str, typer.Option(help="mesh axes, slowest first: xyz")] = "",
     target: Annotated[str, typer.Option(help="cpu, gpu:h100, tpu:v5e-16, ..")] = "cpu",
     strict: Annotated[bool, typer.Option(
-        "--strict", help="an unpriced op, unknown trip count or compiler warning is an error")]
+        "--strict", help="exit 1 for an unpriced op, an unknown trip count or a compiler warning")]
     = False,
     json: Annotated[str, typer.Option("--json", help="write JSON to a file, - for standard output")]
     = "",
@@ -253,8 +253,11 @@ def _title(answer: Mapping[str, Any], first: Estimate) -> str:
 
 
 def _refuse_findings(first: Estimate) -> None:
+    """One line on standard error and exit 1 where the program is not wholly understood."""
     found = [*first.program.warnings]
     found += [f"{op.opcode} {op.name} is not priced" for op, _ in first.unpriced]
     found += [f"loop {loop.name} has no known trip count" for loop in first.graph.unknown_loops]
     if found:
-        raise XlaCostError(f"--strict: {len(found)} findings, expected none; first: {found[0]}")
+        line = f"--strict: {len(found)} findings, expected none; first: {found[0]}"
+        print(f"xla-cost: {' '.join(line.split())}", file=sys.stderr)
+        raise typer.Exit(1)

@@ -11,13 +11,16 @@ import typer
 from xla_cost.errors import XlaCostError
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from rich.console import Console
 
     from xla_cost.program import Program
 
 
 def inspect(
-    path: Annotated[str, typer.Argument(help="HLO text, or a folder of *.hlo and *.txt files")],
+    path: Annotated[str, typer.Argument(
+        help="HLO text, - for standard input, or a folder of *.hlo and *.txt files")],
     machine: Annotated[str, typer.Option(help="price it on this machine, see `machines`")] = "",
     policy: Annotated[str, typer.Option(help="calibrated or study")] = "calibrated",
     strict: Annotated[bool, typer.Option(
@@ -32,6 +35,7 @@ def inspect(
 
     if top < 1:
         raise XlaCostError(f"--top {top}: expected a whole number of at least 1")
+    price = _pricing(machine, policy)  # mistakes before anything is read
     modules: list[dict[str, Any]] = []
     failed: list[dict[str, str]] = []
     for file, module, program in programs(path):
@@ -39,9 +43,9 @@ def inspect(
             failed.append(failure(file, program))
             continue
         found = summary(program, module, str(file))
-        if machine:
+        if price is not None:
             try:
-                found["price"] = _priced(program, machine, policy)
+                found["price"] = price(program)
             except XlaCostError as error:
                 if not os.path.isdir(path):
                     raise
@@ -64,11 +68,22 @@ def inspect(
         raise typer.Exit(1)
 
 
-def _priced(program: Program, machine: str, policy: str) -> dict[str, Any]:
+def _pricing(machine: str, policy: str) -> Callable[[Program], dict[str, Any]] | None:
+    """What prices a program as JSON; None without a machine, which then takes no policy."""
+    from xla_cost.policy import CALIBRATED
+    from xla_cost.policy import policy as policy_of
+
+    rules = policy_of(policy)
+    if not machine:
+        if rules != CALIBRATED:
+            raise XlaCostError(f"--policy {policy}: only with --machine; nothing is priced here")
+        return None
+    from xla_cost.machine import load
     from xla_cost.price import price
     from xla_cost.price.as_json import result_json
 
-    return result_json(price(program, machine, policy))
+    on = load(machine)
+    return lambda program: result_json(price(program, on, rules))
 
 
 def _show(

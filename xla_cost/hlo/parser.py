@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import re
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -30,24 +31,30 @@ def parse(text: str, *, where: str = "<text>") -> tuple[Module, ...]:
 
 
 def read_file(path: str | Path) -> tuple[Module, ...]:
-    """All modules in a file of HLO text, as `parse` gives them.
+    """All modules in a file of HLO text ("-": standard input), as `parse` gives them.
 
     Raises XlaCostError in one sentence for a file that is missing, binary, empty or holds
     no HLO.
     """
-    return parse(read_text(path), where=str(path))
+    return parse(read_text(path), where=name_of(path))
+
+
+def name_of(path: str | Path) -> str:
+    """What errors and results call a file; "-" is standard input."""
+    return "standard input" if str(path) == "-" else str(path)
 
 
 def read_text(path: str | Path) -> str:
     """The text of a file that should hold HLO. XlaCostError for a missing or binary one."""
+    name = name_of(path)
     try:
-        data = Path(path).read_bytes()
+        data = sys.stdin.buffer.read() if str(path) == "-" else Path(path).read_bytes()
     except (OSError, ValueError) as error:
         reason = getattr(error, "strerror", None) or error
-        raise XlaCostError(f"{path}: cannot be read ({reason}), expected a file") from error
+        raise XlaCostError(f"{name}: cannot be read ({reason}), expected a file") from error
     if any(byte < 9 or 13 < byte < 27 for byte in data[:4096]):
         raise XlaCostError(
-            f"{path}: found binary data, expected HLO text (dump with --xla_dump_hlo_as_text)"
+            f"{name}: found binary data, expected HLO text (dump with --xla_dump_hlo_as_text)"
         )
     return data.decode("utf-8", errors="replace")
 

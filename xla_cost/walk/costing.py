@@ -19,7 +19,7 @@ from xla_cost.walk.matmul import dot_matmul, ragged_matmuls
 from xla_cost.walk.opcodes import ELEMENTWISE, MOVES, REDUCING, SLICING, STREAMING, async_inner
 from xla_cost.walk.rules import CustomCall, Rules, target_of
 from xla_cost.walk.values import first_array
-from xla_cost.walk.vector import VectorCost
+from xla_cost.walk.vector import VectorCost, row_bytes
 
 _REMEMBERED = 100_000
 
@@ -37,6 +37,7 @@ class Cost:
     region: str = ""
     work: float = 1.0
     result_bytes: int = 0
+    row_bytes: int = 0
     #: opcode of each matmul, where it is not the instruction's own
     matmul_opcodes: tuple[str, ...] = ()
 
@@ -80,8 +81,10 @@ class Costing:
         cost = self._known(instruction, opcode, operands, result, reads)
         written = sizes.get(id(result)) or self._size(result)
         if cost is None:
-            border = f"reads {sum(reads)} bytes, writes {written} bytes"
-            note = f"no rule for opcode {opcode}: {border}"
+            why = f"no rule for opcode {opcode}"
+            if opcode in _PRODUCTS:
+                why = f"operand types and dimension numbers of {opcode} give no product"
+            note = f"{why}: reads {sum(reads)} bytes, writes {written} bytes"
             cost = Cost("unpriced", reads, result.bytes, note=note)
         cost.result_bytes = written
         return cost
@@ -106,7 +109,8 @@ class Costing:
         if opcode in ELEMENTWISE or opcode in STREAMING or opcode in REDUCING:
             flops = self.vector.flops(instruction, opcode, operands, result)
             written = self._sizes.get(id(result)) or self._size(result)
-            return Cost("vector", reads, written, vector_flops=flops)
+            row = row_bytes(instruction, operands) if opcode == "reduce" else 0
+            return Cost("vector", reads, written, vector_flops=flops, row_bytes=row)
         if opcode == "send":  # to the host: between devices it is a collective
             return Cost("move", reads, 0, note="host transfer")
         if opcode in MOVES:
@@ -186,6 +190,10 @@ class Costing:
         )
 
 
+#: opcodes that are matrix products by their dimension numbers
+_PRODUCTS = ("dot", "convolution", "ragged-dot", "scaled-dot")
+
+
 def _spaces(shapes: list[AnyShape]) -> set[int]:
     return {array.memory_space for shape in shapes for array in shape.arrays}
 
@@ -215,8 +223,11 @@ def started_result(result: AnyShape) -> AnyShape:
 def _matmuls(
     instruction: Instruction, opcode: str, operands: list[AnyShape], result: AnyShape
 ) -> tuple[Matmul, ...] | None:
-    """Matrix products of a dot-like instruction; None for another opcode or missing types."""
-    if opcode not in ("dot", "convolution", "ragged-dot", "scaled-dot") or len(operands) < 2:
+    """Matrix products of a dot-like instruction.
+
+    None for another opcode, missing types, and dimensions that the operands do not have.
+    """
+    if opcode not in _PRODUCTS or len(operands) < 2:
         return None
     lhs, rhs = first_array(operands[0]), first_array(operands[1])
     if "opaque" in (lhs.dtype, rhs.dtype):

@@ -23,7 +23,14 @@ def dot_matmul(
     rhs_batch: Sequence[int] = (),
     algorithm: str = "",
 ) -> Matmul:
-    """The product a `dot` of these operands does, at the upper bound of dynamic sizes."""
+    """The product a `dot` of these operands does, at the upper bound of dynamic sizes.
+
+    Raises IndexError for a dimension that an operand does not have.
+    """
+    for shape, dims in ((lhs, lhs_batch), (lhs, lhs_contracting), (rhs, rhs_batch),
+                        (rhs, rhs_contracting)):  # fmt: skip
+        if not set(dims) <= set(range(len(shape.dims))):
+            raise IndexError(f"dimensions {list(dims)} of an operand that has {len(shape.dims)}")
     batch = _product(lhs, lhs_batch)
     if lhs.dtype in ("c64", "c128"):
         batch *= _REAL_PER_COMPLEX
@@ -90,7 +97,7 @@ def _spread(rows: int, groups: int) -> list[tuple[int, int]]:
 
 
 def _product(shape: Shape, dims: Iterable[int]) -> int:
-    return prod(shape.dims[d] for d in dims if d < len(shape.dims))
+    return prod(shape.dims[d] for d in dims)
 
 
 def _product_but(shape: Shape, *left_out: Sequence[int]) -> int:
