@@ -71,6 +71,15 @@ def test_imbalance_stretches_experts_and_exchanges():
     assert loaded.name == "study(expert_imbalance=1.5)"
 
 
+def test_rounding_is_no_exposed_communication():
+    """0.1, 0.2 and 0.3 s in a row, 7 times: added in two orders they differ in the last digits."""
+    steps = tuple(dot(f"d{i}", (i - 1,) if i else (), 0.1 * (i + 1)) for i in range(3))
+    estimate = price(program(loop(Body(steps), 7)), machine(), STUDY)
+    assert estimate.latency_s != estimate.compute_s
+    assert estimate.latency_s == pytest.approx(7 * 0.6)
+    assert estimate.exposed_comm_s == 0.0
+
+
 def test_parts_of_the_model_add_up():
     estimate = price(program(loop(layer(), 10)), machine(), STUDY)
     assert estimate.latency_s == pytest.approx(10 * (2.0 + 1.0 + 3.0))

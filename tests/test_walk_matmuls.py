@@ -62,7 +62,8 @@ def test_dimensions_that_an_operand_does_not_have_are_not_understood(dims, opcod
     )
     found = op(program, "d")
     assert (found.kind, found.flops) == ("unpriced", 0)
-    assert found.note.startswith(f"operand types and dimension numbers of {opcode} give no product: reads")
+    why = f"operand types and dimension numbers of {opcode} give no product: reads"
+    assert found.note.startswith(why)
 
 
 def test_an_outer_product_has_an_inner_size_of_one() -> None:

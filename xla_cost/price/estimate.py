@@ -32,6 +32,10 @@ if TYPE_CHECKING:
     import pandas as pd
 
 
+#: share of a latency below which a difference of two sums of its parts is rounding
+_ROUNDING = 1e-12
+
+
 @dataclass(frozen=True, eq=False, repr=False)
 class Estimate:
     """Cost of one execution of `program` on `machine` under `policy`, per device, in SI units.
@@ -63,9 +67,12 @@ class Estimate:
     def exposed_comm_s(self) -> float:
         """Time in which only communication runs.
 
-        Latency less compute: at any time before the end something runs, see `schedule`.
+        Latency less compute: at any time before the end something runs, see `schedule`. Both
+        add the seconds of some thousand tasks, in different orders, each addition rounded to
+        2^-53; what they differ by less than 1e-12 of the latency is that rounding, not time.
         """
-        return max(0.0, self.latency_s - self.compute_s)
+        exposed_s = self.latency_s - self.compute_s
+        return exposed_s if exposed_s > _ROUNDING * self.latency_s else 0.0
 
     @cached_property
     def memory(self) -> Memory:
