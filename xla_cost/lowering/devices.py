@@ -10,6 +10,7 @@ import jax
 import jaxlib
 
 from xla_cost.errors import XlaCostError
+from xla_cost.programs import check_devices
 
 #: Enough for every mesh of the reference study; starting them takes about 0.2 s.
 DEFAULT_DEVICES = 1152
@@ -43,11 +44,13 @@ def ensure_devices(n: int | None = None, *, exact: bool = False) -> tuple[jax.De
     Before jax has started a backend this asks for `max(n, 1152)` of them, so that any
     smaller mesh works in the same process, or for just `n` where `exact` (for code that
     spreads over all of `jax.devices()`), and keeps jax to the CPU unless the user chose
-    platforms. Afterwards the number is fixed: raises `XlaCostError` when it is too small.
+    platforms. Afterwards the number is fixed: raises `XlaCostError` when it is too small,
+    and for more devices than XLA numbers.
     """
     check_jax_version()
     if n is not None and n < 1:
         raise XlaCostError(f"ensure_devices: n = {n}; must be at least 1")
+    check_devices(n or 1)
     wanted = n if exact and n is not None else max(n or 0, DEFAULT_DEVICES)
     forced = _forced_by_flags()
     if forced < (wanted if n is None else n) or (exact and forced != wanted):
@@ -56,7 +59,8 @@ def ensure_devices(n: int | None = None, *, exact: bool = False) -> tuple[jax.De
     if n is not None and len(devices) < n:
         raise XlaCostError(
             f"devices: jax is already running with {len(devices)} CPU devices and {n} are needed; "
-            f"call xla_cost.lowering.ensure_devices({n}) before anything else uses jax"
+            f"set XLA_FLAGS=--xla_force_host_platform_device_count={n} in the environment (or in "
+            f"Python call xla_cost.lowering.ensure_devices({n}) before anything else uses jax)"
         )
     return devices
 
