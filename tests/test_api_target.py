@@ -44,6 +44,9 @@ def prints(): print("to the user"); return three()
 def four(): return fn, (), mesh, 1
 def no_fn(): return {"args": ()}
 def bad_args(): return fn, x, mesh
+def no_args(): return {"fn": fn, "mesh": mesh}
+def no_args_but_shardings(): return {"fn": lambda: x, "mesh": mesh, "in_shardings": (P("x"),)}
+def all_by_name(): return {"fn": lambda **given: given["x"] * 2, "kwargs": {"x": x}}
 def odd_key(): return {"fn": fn, "shardings": 1}
 def fails(): raise KeyError("layers")
 def refuses():
@@ -89,6 +92,10 @@ def test_what_it_returns_is_lowered(here, spec, devices):
     assert sys.path == path
 
 
+def test_a_function_of_keywords_needs_no_args(here):
+    assert lower_target(load_target("my_target:all_by_name")).devices == 1
+
+
 def test_estimate_takes_it_by_name(here):
     estimate = xla_cost.estimate("my_target:full", "h100")
     assert estimate.program.devices == 8
@@ -113,6 +120,14 @@ def test_estimate_takes_it_by_name(here):
         ("my_target:four", "returned a tuple of 4; expected a tuple"),
         ("my_target:no_fn", "its fn is a NoneType; expected a callable"),
         ("my_target:bad_args", "its args are a ShapeDtypeStruct; expected a tuple"),
+        (
+            "my_target:no_args",
+            r"returned no args \(its fn: missing a required argument: 'x'\); expected args",
+        ),
+        (
+            "my_target:no_args_but_shardings",
+            r"returned no args \(its in_shardings are for them\); expected args, a tuple",
+        ),
         ("my_target:odd_key", "returned the key 'shardings'; expected fn, args"),
         ("my_target:quits", "calling it: SystemExit: 0"),
         ("my_target:fails", "calling it: KeyError: 'layers'"),

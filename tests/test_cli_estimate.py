@@ -160,6 +160,16 @@ def test_function_is_partitioned_and_priced(capfd, tmp_path):
         ((*TINY, "--imbalance", "0.5"), "expert_imbalance = 0.5"),
         ((*TINY, "--placement", "abc"), "axis_order"),
         (("r1", "--mesh", "1x7x1", "--seq", "8192", "--batch", "8"), "experts"),
+        # 10^12 sequences of 16 tokens over 8 devices
+        (
+            (*TINY[:7], "--batch", "1000000000000"),
+            "2000000000000 tokens per device (16000000000000 on all), expected fewer: tokens, "
+            "cache slots and expert slots are numbered up to 2147483647",
+        ),
+        (
+            (*TINY[:5], "--phase", "decode", "--seq", "4294967296", "--batch", "8"),
+            "with caches of 4294967296 per device, expected fewer: tokens, cache slots",
+        ),
         (("nosuch.hlo",), "nosuch.hlo: cannot be read"),
         (("nosuch_module:f",), "nosuch_module"),
     ],

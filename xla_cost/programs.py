@@ -131,7 +131,20 @@ def model_hlo(request: Request) -> tuple[Any, Any]:
 
     ensure_devices(request.devices)
     built = _build(request)
-    return partition(built.fn, built.args, mesh=built.mesh, target=request.target), built
+    try:
+        return partition(built.fn, built.args, mesh=built.mesh, target=request.target), built
+    except XlaCostError as error:
+        if not isinstance(error.__cause__, OverflowError):
+            raise
+        size = f"{built.layout.tokens} tokens per device ({built.layout.padded_tokens} on all)"
+        if built.layout.decode:
+            size = (
+                f"{built.layout.rows} sequences with caches of {built.layout.positions} per device"
+            )
+        raise XlaCostError(
+            f"workload: {size}, expected fewer: tokens, cache slots and expert slots are numbered "
+            f"up to {2**31 - 1}"
+        ) from error
 
 
 def program_of_text(

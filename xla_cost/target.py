@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import importlib.util
+import inspect
 import os
 import sys
 from collections.abc import Callable, Iterator, Mapping
@@ -127,12 +128,35 @@ def _target(spec: str, made: Any) -> Target:
     fn, args, mesh = options.pop("fn", None), options.pop("args", ()), options.pop("mesh", None)
     if not callable(fn):
         raise XlaCostError(f"target {spec!r}: its fn is a {type(fn).__name__}; expected a callable")
+    if "args" not in made:
+        _check_no_args(spec, fn, options)
     if not isinstance(args, tuple | list):
         raise XlaCostError(
             f"target {spec!r}: its args are a {type(args).__name__}; "
             "expected a tuple of abstract arguments"
         )
     return Target(spec, fn, tuple(args), mesh, options)
+
+
+def _check_no_args(spec: str, fn: Callable[..., Any], options: Mapping[str, Any]) -> None:
+    """Refuse a dict without `args` whose function or shardings need some."""
+    kwargs = options.get("kwargs") or {}
+    if not isinstance(kwargs, Mapping):
+        return  # refused where they are used
+    need = "its in_shardings are for them" if options.get("in_shardings") is not None else ""
+    try:
+        signature = inspect.signature(fn)
+    except (TypeError, ValueError):  # a callable that does not say
+        signature = inspect.Signature()
+    try:
+        signature.bind(**kwargs)
+    except TypeError as error:
+        need = f"its fn: {error}"
+    if need:
+        raise XlaCostError(
+            f"target {spec!r}: returned no args ({need}); expected args, a tuple of abstract "
+            "arguments"
+        )
 
 
 def _shown(value: Any) -> str:
