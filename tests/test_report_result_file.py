@@ -47,6 +47,7 @@ def edited(path: tuple[Any, ...], value: Any) -> dict[str, Any]:
         (("results", 0, "tasks", "name"), [1], "results[0].tasks.name[0] = 1; expected a string"),
         (("results", 0, "timeline", "loops"), {}, "results[0].timeline.loops = a object; expected"),
         (("results",), {}, "results = a object; expected a list"),
+        (("results",), [], "results is empty; expected at least one entry"),
         (("ratio",), True, "ratio = True; expected a number of at least 0"),
         (("provenance",), [], "provenance is a list; expected an object"),
         (("provenance", "result_version"), 2, "provenance.result_version = 2; this xla-cost reads"),
@@ -61,7 +62,12 @@ def test_malformed_results_are_refused_with_their_place(path, value, said):
     assert len(str(caught.value)) < 300
 
 
-@pytest.mark.parametrize("text", ["[]", "3", '"x"', "null", "{}", '{"a": 1}', "", "{", "NaN"])
+EMPTY = ('{"results": [], "ratio": 1.0, "ratio_split": {}}', '{"points": []}')
+
+
+@pytest.mark.parametrize(
+    "text", ["[]", "3", '"x"', "null", "{}", '{"a": 1}', "", "{", "NaN", *EMPTY]
+)
 def test_what_is_no_result_exits_2_with_one_line(tmp_path, capfd, text):
     path = tmp_path / "r.json"
     path.write_text(text)

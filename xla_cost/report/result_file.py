@@ -33,6 +33,13 @@ class Number:
 
 
 @dataclass(frozen=True, slots=True)
+class Some:
+    """A list of one shape with at least one entry."""
+
+    of: Any
+
+
+@dataclass(frozen=True, slots=True)
 class Maybe:
     """What may be missing, or null."""
 
@@ -89,7 +96,7 @@ _RESULT = {
     }),
 }  # fmt: skip
 _ESTIMATE = {
-    "results": [_RESULT],
+    "results": Some(_RESULT),
     "ratio": _S,
     "ratio_split": {"*": _S},
     "program": Maybe({}),
@@ -102,7 +109,7 @@ _DISTRIBUTION = {"mean": _S, "p50": _S, "p90": _S, "p99": _S}
 #: the key "*" any key, and an empty mapping anything inside
 KINDS: Mapping[str, Mapping[str, Any]] = {
     "estimate": _ESTIMATE,
-    "demo": {"points": [{**_ESTIMATE, "request": Maybe({}), "policy": str}]},
+    "demo": {"points": Some({**_ESTIMATE, "request": Maybe({}), "policy": str})},
     "search": {
         "candidates": _S,
         "evaluated": _S,
@@ -203,6 +210,10 @@ def _check(value: Any, shape: Any, name: str, place: str) -> None:
     elif isinstance(shape, type):
         if not isinstance(value, shape):
             raise _wrong(name, place, value, "a string" if shape is str else "true or false")
+    elif isinstance(shape, Some):
+        _check(value, [shape.of], name, place)
+        if not value:
+            raise XlaCostError(f"{name}: {place} is empty; expected at least one entry")
     elif isinstance(shape, list):
         if not isinstance(value, list):
             raise _wrong(name, place, value, "a list")
@@ -234,7 +245,7 @@ def _wrong(name: str, place: str, value: Any, expected: str) -> XlaCostError:
 def _words(shape: Any) -> str:
     if isinstance(shape, Number):
         return "a number"
-    if isinstance(shape, list):
+    if isinstance(shape, list | Some):
         return "a list"
     if isinstance(shape, Mapping):
         return "an object"
