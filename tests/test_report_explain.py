@@ -16,6 +16,7 @@ from xla_cost.report.result_file import checked
 from xla_cost.report.sentences import sentences
 from xla_cost.search.candidates import Candidate
 from xla_cost.search.engine import Ranked, SearchResult
+from xla_cost.search.summary import Summary
 
 
 def gains(nodes, **changes) -> dict[str, float]:
@@ -106,7 +107,7 @@ def test_notebook_tables_escape_names():
     made = replace(made, name=HOSTILE)
     one = price(made, replace(machine(), name=HOSTILE), STUDY)
     two = price(made, replace(machine(scale_up=200.0), name="other"), STUDY)
-    ranked = Ranked(Candidate(HOSTILE, (2, 2, 1)), one)
+    ranked = Ranked(Candidate(HOSTILE, (2, 2, 1)), Summary.of(one), lambda: one)
     search = SearchResult(one.machine, STUDY, 1, (ranked,), (), 1, 0, 0.5)
     for shown in (one, compare(one, two), search):
         text = shown._repr_html_()
