@@ -278,3 +278,30 @@ def test_a_loop_says_what_it_carries() -> None:
     pairs = {(names[a], names[b]) for a, b in loop.body.carried or ()}
     assert pairs == {("j", "i"), ("d", "x"), ("w", "w"), ("s", "o")}
     assert loop.trips == 4
+
+
+@pytest.mark.parametrize(
+    ("operand", "dims", "row_bytes"),
+    [
+        ("bf16[8,7168]", "1", 7168 * 2),
+        ("f32[2,3,5]", "1,2", 3 * 5 * 4),
+        ("f32[8,7168]", "0", 0),  # across rows
+        ("f32[2,3,5]", "0,2", 0),  # not side by side
+        ("f32[64]", "0", 64 * 4),
+    ],
+)
+def test_a_reduce_knows_the_rows_that_it_reduces(operand, dims, row_bytes):
+    text = f"""HloModule m
+add {{
+  a = f32[] parameter(0)
+  b = f32[] parameter(1)
+  ROOT c = f32[] add(a, b)
+}}
+ENTRY e {{
+  x = {operand} parameter(0)
+  zero = f32[] constant(0)
+  ROOT s = f32[] reduce(x, zero), dimensions={{{dims}}}, to_apply=add
+}}
+"""
+    (found,) = [op for op, _ in walked(text).walk() if op.opcode == "reduce"]
+    assert found.row_bytes == row_bytes

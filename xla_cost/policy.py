@@ -46,6 +46,8 @@ class Policy:
     look_through_converts: bool = True
     #: chains of element-wise ops run as one kernel, see `xla_cost.price.fusion`
     fuse_elementwise: bool = False
+    #: products of one value with several weights run as one, see `xla_cost.price.products`
+    merge_products: bool = False
     #: a slice of a loop-invariant array (this layer's weights) is an address, not a copy
     slices_are_views: bool = True
     #: arithmetic on a few numbers (loop counters, offsets) is part of the kernels around it
@@ -102,6 +104,7 @@ CALIBRATED = Policy(
     priced_kinds=frozenset({"matmul", "kernel", "collective", "vector", "move"}),
     look_through_converts=False,  # the convert is a priced kernel here
     fuse_elementwise=True,
+    merge_products=True,
     iterations_in_flight=2,
 )
 

@@ -97,6 +97,8 @@ class Op:
     region: str = ""
     note: str = ""
     result_bytes: int = 0
+    #: of a reduce along the fastest dimensions: bytes that make one element of its result
+    row_bytes: int = 0
 
     @property
     def flops(self) -> int:

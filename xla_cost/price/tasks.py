@@ -11,6 +11,8 @@ from dataclasses import dataclass, field
 
 from xla_cost.policy import Policy
 from xla_cost.price.fusion import fuse, merge_equal
+from xla_cost.price.join import join
+from xla_cost.price.products import merge_products
 from xla_cost.program import Body, Branch, Collective, Loop, Matmul, Node, Op, Program
 
 #: slices that are addresses when they read an argument or a loop-invariant array
@@ -23,7 +25,7 @@ SCALAR_BYTES = 64
 class Task:
     """One kernel launch or one collective. Bytes are per execution and device."""
 
-    op: Op  # the op itself; of fused ones the last
+    op: Op  # the op itself; of fused ones the root
     members: tuple[Op, ...]
     bytes_read: int
     bytes_written: int
@@ -110,6 +112,7 @@ def task_graph(program: Program, policy: Policy) -> TaskGraph:
         policy.priced_kinds,
         policy.look_through_converts,
         policy.fuse_elementwise,
+        policy.merge_products,
         policy.slices_are_views,
         policy.scalars_are_free,
     )
@@ -182,20 +185,27 @@ def _task_body(body: Body, policy: Policy, tasks: list[Task], number: dict[int, 
     nodes = tuple(merge_equal(body.nodes)) if policy.fuse_elementwise else body.nodes
     readers = frozenset(reader for _, reader in body.carried or ())
     takes_time = {index for index, node in enumerate(nodes) if not _is_free(node, nodes, policy)}
+    if policy.merge_products:
+        nodes = tuple(merge_products(nodes, takes_time))
+        takes_time = {index for index in takes_time if _kind(nodes[index]) != "free"}
     candidates = {
         index
         for index in takes_time
         if policy.fuse_elementwise and _kind(nodes[index]) in ("vector", "move")
     }
     kernels, kernel_of = fuse(nodes, candidates)
-    head = {index: kernels[at].members[-1] for index, at in kernel_of.items()}
     takes_time -= candidates - kernel_of.keys()  # repeated inside their consumers
+    head = {index: kernels[at].root for index, at in kernel_of.items()}
+    if candidates:
+        sources = _sources(nodes, takes_time, head, readers)
+        kernels, kernel_of = join(nodes, kernels, kernel_of, sources)
+        head = {index: kernels[at].root for index, at in kernel_of.items()}
     sources = _sources(nodes, takes_time, head, readers)
     position: dict[int, int] = {}
     for index in sorted(takes_time):
         if head.get(index, index) == index:
             position[index] = len(position)
-    by_root = {kernel.members[-1]: kernel for kernel in kernels}
+    by_root = {kernel.root: kernel for kernel in kernels}
     carried_by_reader = {
         reader: frozenset(i for i in sources[producer] if i >= 0) if producer != reader else ()
         for producer, reader in body.carried or ()
@@ -218,6 +228,7 @@ def _task_body(body: Body, policy: Policy, tasks: list[Task], number: dict[int, 
                 tuple(sorted(position[i] for i in carried)),
                 _task(
                     nodes,
+                    index,
                     inside,
                     (kernel.bytes_read, kernel.bytes_written) if kernel else None,
                     policy,
@@ -292,11 +303,12 @@ def _step(
 
 def _task(
     nodes: tuple[Node, ...],
+    root: int,
     inside: tuple[int, ...],
     fused_bytes: tuple[int, int] | None,
     policy: Policy,
 ) -> Task | None:
-    op = nodes[inside[-1]]
+    op = nodes[root]
     if not isinstance(op, Op):
         return None
     members = tuple(node for i in inside if isinstance(node := nodes[i], Op))

@@ -179,6 +179,8 @@ class BodyBuilder:
                 fields["matmul_opcodes"] = cost.matmul_opcodes
         if cost.vector_flops:
             fields["vector_flops"] = cost.vector_flops
+        if cost.row_bytes:
+            fields["row_bytes"] = cost.row_bytes
         if scope.path:
             fields["scope"] = scope.path
         source = self.env.source(instruction)

@@ -67,6 +67,21 @@ class VectorCost:
         return self._applied[name]
 
 
+def row_bytes(instruction: Instruction, operands: list[AnyShape]) -> int:
+    """Bytes of all arrays that a reduce makes one element of, if they lie side by side; else 0.
+
+    They do where the reduced dimensions are the last, in the order a program is written in:
+    what XLA's GPU backend calls a row reduction.
+    """
+    data = [first_array(shape) for shape in operands[: max(1, len(operands) // 2)]]
+    dims = sorted(attribute_ints(instruction.attributes, "dimensions"))
+    rank = len(data[0].dims) if data else 0
+    if not dims or dims != list(range(rank - len(dims), rank)):
+        return 0
+    length = prod(data[0].dims[dim] for dim in dims)
+    return sum(-(-array.bytes * length // max(1, array.elements)) for array in data)
+
+
 def _levels(instruction: Instruction, opcode: str, data: Shape) -> int:
     """Comparisons per element: log2 of the sorted length (of k for a top-k selection)."""
     if opcode == "topk":
