@@ -20,9 +20,11 @@ from xla_cost.validate.serving_points import serving_policy
 
 _MODELS = ("deepseek-ai/DeepSeek-R1", "deepseek-ai/DeepSeek-V3")
 _MACHINE = {folder: name for name, folder in FOLDERS.items()}
-#: What the deployments run beside the stated GEMM precision: an fp8 cache, read by fp8 attention
-#: kernels, everywhere but under SGLang on Hopper; fp4 experts get fp8 tokens. The file does not
-#: say; the frameworks' published DeepSeek recipes do.
+#: What the deployments run beside the stated GEMM precision; the file does not say, the
+#: frameworks' published DeepSeek recipes do. An fp8 cache, read by fp8 attention kernels, everywhere
+#: but under SGLang on Hopper. With fp4 experts, SGLang has fp8 attention projections and fp8 tokens to
+#: experts (lmsys.org, GB200 NVL72), TensorRT-LLM bf16 projections and fp4 tokens (its tech blogs 1
+#: and 3 on DeepSeek-R1, "Precision strategy").
 _CACHE = "kv_cache=fp8,scores=fp8"
 _EXPERTS = 256
 _TOP_K = 8
@@ -56,7 +58,7 @@ class Decode:
             batch=self.batch,
             phase="decode",
             format=self.number_format,
-            plan="dp-attention" if self.data_parallel else "study",
+            plan="dp-attention" if self.data_parallel else "tensor-parallel",
         )
 
 
@@ -129,6 +131,8 @@ def _case(row: dict[str, str]) -> Decode | None:
 
 def _format(row: dict[str, str]) -> str:
     if row["precision"] == "fp4":
+        if row["backend"] == "trtllm":
+            return f"fp4:attention=bf16,dispatch=fp4,{_CACHE}"
         return f"fp8+fp4:dispatch=fp8,{_CACHE}"
     hopper_sglang = row["backend"] == "sglang" and row["system"][:4] in ("h100", "h200")
     return "fp8" if hopper_sglang else f"fp8:{_CACHE}"
