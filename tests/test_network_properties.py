@@ -20,7 +20,7 @@ KINDS: tuple[CollectiveKind, ...] = (
     "all-reduce", "all-gather", "reduce-scatter", "all-to-all", "ragged-all-to-all",
     "collective-broadcast",
 )  # fmt: skip
-IDEAL = [POLICIES[name] for name in POLICIES if name != "calibrated"]
+IDEAL = [policy for policy in POLICIES.values() if not policy.fitted]
 
 
 @st.composite

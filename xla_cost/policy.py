@@ -17,8 +17,9 @@ from xla_cost.errors import XlaCostError
 #: study's cells imply, first reading); `reading-2`: the second reading, for programs that gather
 #: over the slow axis; `flat`: one ring or direct exchange at the pace of its slowest link;
 #: `hierarchical`: shard inside the pod first, then cross; `best`: the cheapest that the
-#: machine may use.
-NetworkRule = Literal["study", "reading-2", "flat", "hierarchical", "best"]
+#: machine may use; `library`: as `best`, but an all-reduce that leaves a pod runs as NCCL runs
+#: it; `nccl`: an all-reduce takes NCCL's kernels inside a pod as well, none of a framework's own.
+NetworkRule = Literal["study", "reading-2", "flat", "hierarchical", "best", "library", "nccl"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,7 +101,7 @@ CALIBRATED = Policy(
     kernel_rates="fitted",
     network_rates="fitted",
     latency=True,
-    network="best",
+    network="library",
     priced_kinds=frozenset({"matmul", "kernel", "collective", "vector", "move"}),
     look_through_converts=False,  # the convert is a priced kernel here
     fuse_elementwise=True,

@@ -2,24 +2,28 @@
 
 The form is the network model's own: `hops + floor + load (1 + (half / M)^ramp) / (B efficiency)`
 with the load of the direct algorithm, so a fit means the same here and in `xla_cost.network`.
+All-reduce has three: the fastest kernel of any library, NCCL alone, and NCCL's reduction in the
+switch, which prices groups larger than any that was measured.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 
 from xla_cost.calibrate.fitting import Parameter, errors, rounding, solve
 from xla_cost.calibrate.package import Tables
+from xla_cost.calibrate.package import tables as tables_of
 from xla_cost.calibrate.rows import LARGE_BYTES, SMALL_WEIGHT, Flags, Floats, floats, is_held_out
 from xla_cost.kernel_time.efficiency import FitRecord
 from xla_cost.network import distinct_places
 
 _NCCL = {
     "all-reduce": "all_reduce",
+    "all-reduce-nccl": "all_reduce",
     "all-gather": "all_gather",
     "reduce-scatter": "reduce_scatter",
     "all-to-all": "alltoall",
@@ -29,6 +33,13 @@ _NODE = {"h100": 8, "h200": 8, "b200": 8, "b300": 8, "gb200": 4, "gb300": 4}
 #: NCCL rows that the validation quotes: (group size, MiB), half precision
 QUOTED_MIB = (1, 16, 64, 512)
 QUOTED_GROUP = {"h100": 8, "b200": 8, "gb300": 4}
+#: the board of eight with the same GPU, links and switches, where NCCL was run on four only
+_BOARD = {"gb200": "b200", "gb300": "b300"}
+#: NCCL's own constant for NVLink SHARP, `hwLat` in src/graph/tuning.cc of NCCL 2.26.2; one size
+#: of group cannot tell it from the part of the time that grows with the group
+_SWITCH_FLOOR_US = 25.0
+#: smaller all-reduces take other protocols
+_SWITCH_ABOVE_BYTES = 16 * 2.0**20
 #: tokens per GPU of the NVLink all-to-all rows that the validation quotes
 QUOTED_TOKENS = 8192
 
@@ -45,7 +56,8 @@ class Traffic:
     """Measured collectives of one kind: what they load the busiest links with.
 
     `vector_bytes` is the message as NCCL counts it, `load_bytes` what the direct algorithm
-    puts on one device's links, `hops` the latencies it pays.
+    puts on one device's links, `hops` the latencies it pays, `devices` the size of the groups
+    where that matters. `fixed` are parameters that are not fitted.
     """
 
     kind: str
@@ -56,6 +68,8 @@ class Traffic:
     keys: tuple[str, ...]
     reserved: Flags
     source: str
+    devices: int = 0
+    fixed: Mapping[str, float] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,12 +82,14 @@ class TierFit:
     half_MB: float  # noqa: N815 - the key of the machine file
     ramp: float
     record: FitRecord
+    devices: int = 0
 
 
-def collective_traffic(tables: Tables, machine: str) -> list[Traffic]:
+def collective_traffic(measured: Tables, machine: str) -> list[Traffic]:
     """Every kind this machine has measurements of inside one node or rack."""
-    found = [_nccl(tables, machine, kind) for kind in _NCCL]
-    found += [_moe_kernel(tables, machine, role) for role in ("dispatch", "combine")]
+    found = [_nccl(measured, machine, kind) for kind in _NCCL]
+    found.append(_in_switch(tables_of(_BOARD[machine]) if machine in _BOARD else measured))
+    found += [_moe_kernel(measured, machine, role) for role in ("dispatch", "combine")]
     return [traffic for traffic in found if len(traffic.seconds)]
 
 
@@ -90,9 +106,11 @@ def fit_traffic(traffic: Traffic, bytes_per_s: float, hop_s: float, version: str
     large = traffic.vector_bytes >= LARGE_BYTES
     weight = np.where(large, 1.0, SMALL_WEIGHT)[~held_out]
 
+    free = {name: one for name, one in PARAMETERS.items() if name not in traffic.fixed}
+
     def tier_fit(values: list[float]) -> TierFit:
-        floor_us, efficiency, half_mb, ramp = values
-        return TierFit(traffic.kind, floor_us, efficiency, half_mb, ramp, FitRecord())
+        numbers = {**traffic.fixed, **dict(zip(free, values, strict=True))}
+        return TierFit(traffic.kind, record=FitRecord(), devices=traffic.devices, **numbers)
 
     def make(vector: Any) -> TierFit:
         return tier_fit([rounding(float(value)) for value in vector])
@@ -102,7 +120,7 @@ def fit_traffic(traffic: Traffic, bytes_per_s: float, hop_s: float, version: str
         ratio = predict(trial, traffic, bytes_per_s, hop_s) / traffic.seconds
         return np.asarray(np.log(ratio[~held_out]) * weight)
 
-    fit = make(solve(residual, PARAMETERS))
+    fit = make(solve(residual, free))
     predicted = predict(fit, traffic, bytes_per_s, hop_s)
     median, p90 = errors(traffic.seconds[held_out & large], predicted[held_out & large])
     median_all, p90_all = errors(traffic.seconds[held_out], predicted[held_out])
@@ -119,18 +137,14 @@ def fit_traffic(traffic: Traffic, bytes_per_s: float, hop_s: float, version: str
 
 
 def _nccl(tables: Tables, machine: str, kind: str) -> Traffic:
-    """NCCL; for all-reduce also the frameworks' own kernels, the fastest at each size.
+    """NCCL; for `all-reduce` also the frameworks' own kernels, the fastest at each size.
 
     The largest group that NCCL was measured on: a whole node. Smaller groups are slower per
     byte (a device's own chunk is copied too), which the one efficiency of a tier cannot say.
     """
     import pandas
 
-    columns = ["op_name", "nccl_dtype", "num_gpus", "message_size", "latency"]
-    frame = tables.read("comm/nccl/*/nccl_perf.parquet", columns)
-    frame = frame[frame.op_name == _NCCL[kind]]
-    frame = frame.assign(vector=frame.message_size * frame.nccl_dtype.map({"half": 2, "int8": 1}))
-    frame = frame[["num_gpus", "vector", "latency", "table"]]
+    frame = _nccl_rows(tables, _NCCL[kind])
     largest = frame.num_gpus.max()
     if kind == "all-reduce":
         own = ["allreduce_dtype", "num_gpus", "message_size", "latency"]
@@ -142,7 +156,8 @@ def _nccl(tables: Tables, machine: str, kind: str) -> Traffic:
     source = ", ".join(sorted(set(frame.table)))
     frame = frame.groupby(["num_gpus", "vector"], as_index=False).latency.min()
     members, vector = floats(frame.num_gpus), floats(frame.vector)
-    twice = 2.0 if kind == "all-reduce" else 1.0
+    reduces = _NCCL[kind] == "all_reduce"
+    twice = 2.0 if reduces else 1.0
     quoted = np.isin(vector, [mib * 2.0**20 for mib in QUOTED_MIB])
     return Traffic(
         kind=kind,
@@ -153,6 +168,42 @@ def _nccl(tables: Tables, machine: str, kind: str) -> Traffic:
         keys=tuple(f"{kind}:{int(n)},{int(v)}" for n, v in zip(members, vector, strict=True)),
         reserved=np.asarray(quoted & (members == QUOTED_GROUP.get(machine, 0))),
         source=source,
+        devices=int(largest) if reduces and len(frame) else 0,
+    )
+
+
+def _nccl_rows(tables: Tables, operation: str) -> Any:
+    """Group size, vector bytes, milliseconds and table of every NCCL row of one operation."""
+    columns = ["op_name", "nccl_dtype", "num_gpus", "message_size", "latency"]
+    frame = tables.read("comm/nccl/*/nccl_perf.parquet", columns)
+    frame = frame[frame.op_name == operation]
+    frame = frame.assign(vector=frame.message_size * frame.nccl_dtype.map({"half": 2, "int8": 1}))
+    return frame[["num_gpus", "vector", "latency", "table"]]
+
+
+def _in_switch(tables: Tables) -> Traffic:
+    """NCCL's all-reduce on a board of eight where it reduces in the switch: above 16 MiB.
+
+    Each device puts (1 + 1/n) V on its links, and a fixed amount of work per piece of its share
+    V/n makes the ramp 1. The fit prices larger groups only, so no row quoted is reserved.
+    """
+    frame = _nccl_rows(tables, "all_reduce")
+    frame = frame[(frame.num_gpus == 8) & (frame.vector > _SWITCH_ABOVE_BYTES)]
+    board = f"8 GPUs of {tables.folder.name}, "
+    source = board + ", ".join(sorted(set(frame.table)))
+    frame = frame.groupby("vector", as_index=False).latency.min()
+    vector = floats(frame.vector)
+    return Traffic(
+        kind="all-reduce-in-switch",
+        seconds=floats(frame.latency) * 1e-3,
+        vector_bytes=vector / 8.0,
+        load_bytes=vector * (1.0 + 1.0 / 8.0),
+        hops=2.0,
+        keys=tuple(f"all-reduce-in-switch:8,{int(v)}" for v in vector),
+        reserved=np.zeros(len(vector), dtype=bool),
+        source=source,
+        devices=8,
+        fixed={"floor_us": _SWITCH_FLOOR_US, "ramp": 1.0},
     )
 
 

@@ -94,7 +94,7 @@ def _kernel(kind: str, number_format: str, fit: Any) -> str:
 
 
 def _collective(fit: TierFit) -> str:
-    names = ("floor_us", "efficiency", "half_MB", "ramp")
+    names = ["floor_us", "efficiency", "half_MB", "ramp", *(["devices"] if fit.devices else [])]
     return f"\n[tiers.collectives.{fit.kind}]\n{_NOTE}\n" + _numbers(fit, names)
 
 

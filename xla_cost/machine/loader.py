@@ -261,7 +261,7 @@ def _fit(kind: str, figures: dict[str, Figure], record: dict[str, Any]) -> Colle
     si = _to_si(figures, schema.FIT)
     return CollectiveFit(
         kind, si["floor_us"], si["efficiency"], si["half_MB"], si.get("ramp", 1.0),
-        FitRecord(**record),
+        int(si.get("devices", 0)), FitRecord(**record),
     )  # fmt: skip
 
 

@@ -38,7 +38,8 @@ class CollectiveFit:
 
     A message of M bytes (as NCCL counts it: the whole vector) that the direct algorithm moves
     over the busiest links in t takes `floor_s + hops + t (1 + (half_bytes / M)^ramp) /
-    efficiency`: half of the efficiency at M = half_bytes.
+    efficiency`: half of the efficiency at M = half_bytes. `devices` is the size of the groups it
+    was measured on, 0 where it holds for any.
     """
 
     kind: str
@@ -46,6 +47,7 @@ class CollectiveFit:
     efficiency: float
     half_bytes: float
     ramp: float = 1.0
+    devices: int = 0
     record: FitRecord = field(default_factory=FitRecord)
     inherited_from: str = ""
 

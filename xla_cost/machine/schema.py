@@ -68,6 +68,7 @@ FIT: Mapping[str, Key] = {
     "efficiency": Key(above=True, maximum=1.0),
     "half_MB": Key(to_si=1e6),
     "ramp": Key(above=True, maximum=1.0, required=False),
+    "devices": Key("integer", minimum=2, required=False),
 }
 #: What a fit records about itself beside its `source`: counts and errors.
 RECORD: Mapping[str, Key] = {
@@ -76,8 +77,9 @@ RECORD: Mapping[str, Key] = {
     if f.name != "source"
 }
 FIT_KINDS = (
-    "all-reduce", "all-gather", "reduce-scatter", "all-to-all", "ragged-all-to-all",
-    "collective-permute", "collective-broadcast", "send-recv", "dispatch", "combine",
+    "all-reduce", "all-reduce-nccl", "all-reduce-in-switch", "all-gather", "reduce-scatter",
+    "all-to-all", "ragged-all-to-all", "collective-permute", "collective-broadcast", "send-recv",
+    "dispatch", "combine",
 )  # fmt: skip
 TOP = (
     "title", "notes", "extends", "speculative", "inherits_efficiency_from", "peak_TFLOPS",

@@ -38,7 +38,7 @@ def build(
     The collective pays one software floor, the highest of the tiers it uses, before its first
     phase moves anything.
     """
-    floor = max((rates[step.level].floor_s(kind) for step in steps), default=0.0)
+    floor = max((rates[step.level].floor_s(kind, step.stage) for step in steps), default=0.0)
     phases: list[Phase] = []
     clock = 0.0
     for step in steps:

@@ -31,7 +31,7 @@ def exchange_time(
     crosses_rails = any(rate.tier.topology == "rail" for rate in rates[1 : spread.top + 1])
     if policy.dedup != "none" or crosses_rails:
         return _two_step(kind, vector_bytes, spread, inner, rates, policy)
-    if policy.cross_pod in ("best", "hierarchical"):
+    if policy.cross_pod in ("best", "library", "nccl", "hierarchical"):
         return best([direct, _two_step(kind, vector_bytes, spread, inner, rates, policy)])
     return direct
 

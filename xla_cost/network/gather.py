@@ -7,14 +7,23 @@ from dataclasses import replace
 
 from xla_cost.network.builder import Step, best, build
 from xla_cost.network.inner import Inner
+from xla_cost.network.nccl import nccl_over_pods, nccl_stages
 from xla_cost.network.policy import CrossRule, NetworkPolicy
 from xla_cost.network.result import CollectiveTime
 from xla_cost.network.spread import Spread
-from xla_cost.network.stage import Rate, Stage, all_reduce_stages, cheapest, gather_stages
+from xla_cost.network.stage import (
+    Rate,
+    Stage,
+    all_reduce_stages,
+    cheapest,
+    gather_stages,
+    in_switch,
+)
 
 _THAKUR = "Thakur, Rabenseifner, Gropp, IJHPCA 19(1), 2005"
 _CHAN = "Chan, Heimlich, Purkayastha, van de Geijn, CCPE 19(13), 2007"
 _STUDY = "inferred from the cells of arXiv 2609.01821 that cross a pod; its formulas are unknown"
+_NCCL = ("library", "nccl")
 _SHARDED = "payload sharded over the pod before it crosses: " + _CHAN
 
 
@@ -32,6 +41,10 @@ class Gathering:
         self.rates = rates
         self.policy = policy
         self.reduces = kind == "all-reduce"
+        #: what NCCL may run over pods, where it is asked for and the tiers allow it
+        self.flat: list[CollectiveTime] = []
+        if self.reduces and inner.switched and spread.top and policy.cross_pod in _NCCL:
+            self.flat = nccl_over_pods(vector_bytes, spread, rates)
 
     def time(self) -> CollectiveTime:
         """The cheapest candidate that the policy allows."""
@@ -47,15 +60,19 @@ class Gathering:
 
     def _inside_reduce(self) -> CollectiveTime:
         level = self.spread.levels[0]
-        if self.inner.switched:
-            rate = self.rates[0]
+        rate = self.rates[0]
+        if self.inner.switched and self.policy.cross_pod == "nccl":
+            stages = nccl_stages(level.fan, level.gather, level.gather_mean, rate)
+        elif self.inner.switched:
             stages = all_reduce_stages(
                 level.fan, level.gather, level.gather_mean, rate, self.policy.any_algorithm
             )  # fmt: skip
         else:
             stages = tuple(stage.twice() for stage in self.inner.gather)
-        stage = cheapest(stages, self.rates[0], self.vector, self.vector, self.kind)
+        stage = cheapest(stages, rate, self.vector, self.vector, self.kind)
         formula = f"{stage.load:.6g} V / B + {stage.hops:g} hop"
+        if stage.steps_s:
+            formula += f" + steps of {1e6 * stage.steps_s:.4g} us in all"
         return self._single(stage, formula, _THAKUR)
 
     def _single(self, stage: Stage, formula: str, source: str) -> CollectiveTime:
@@ -70,9 +87,20 @@ class Gathering:
             return [self._flat_ring()]
         if rule == "hierarchical":
             return [self._hierarchical()]
-        if rule == "best":
+        if self.flat:
+            return self._as_nccl()
+        if rule == "best" or rule in _NCCL:
             return [self._hierarchical(), self._flat_ring(), self._flat_direct()]
         return [self._unsharded(rule)]
+
+    def _as_nccl(self) -> list[CollectiveTime]:
+        """Two pods it joins as NVLink SHARP inside and a tree across, the hierarchical form.
+
+        Beyond two its cost model halves the bandwidth of that tree (`NVLSTree`, NCCL 2.26.2,
+        src/graph/tuning.cc), and rings over all devices are left.
+        """
+        joined = self.spread.levels[1].subunits == 2
+        return [self._hierarchical(), *self.flat] if joined else self.flat
 
     def _unsharded(self, rule: CrossRule) -> CollectiveTime:
         """The study's readings: inside at the pod's size, the whole vector again across."""
@@ -159,11 +187,22 @@ class Gathering:
         # the shard that one device carries across this tier, as a vector of its own
         shard = self.vector / level.least
         rate = self.rates[i]
-        stages = self.inner.gather if i == 0 else gather_stages(
+        stages = self._inward_stages() if i == 0 else gather_stages(
             level.fan, level.gather, level.gather_mean, rate.tier, self.policy.any_algorithm
         )  # fmt: skip
         stage = cheapest(stages, rate, self.vector, shard, self.kind)
         return Step(i, stage, self.vector, shard, "inside" if i == 0 else "across")
+
+    def _inward_stages(self) -> tuple[Stage, ...]:
+        """One way inside the innermost unit, for an all-reduce in the switch as well."""
+        level, rate = self.spread.levels[0], self.rates[0]
+        if not self.reduces or not self.inner.switched or level.fan == 1:
+            return self.inner.gather
+        if self.flat:
+            whole = nccl_stages(level.fan, level.gather, level.gather_mean, rate)
+            return tuple(stage.half() for stage in whole)
+        whole = in_switch(level.fan, rate, "all-reduce-in-switch")
+        return (*self.inner.gather, *(stage.half() for stage in whole))
 
     def _outermost_reduce(self, step: Step) -> Step:
         level = self.spread.levels[step.level]

@@ -10,7 +10,9 @@ from xla_cost.errors import XlaCostError
 from xla_cost.policy import NetworkRule, Policy
 
 #: How a gather or reduction that spans pods moves its data, see docs/network.md.
-CrossRule = Literal["reading-1", "reading-2", "flat-ring", "hierarchical", "best"]
+CrossRule = Literal[
+    "reading-1", "reading-2", "flat-ring", "hierarchical", "best", "library", "nccl"
+]
 #: Copies of a token that go to one place: all of them sent ("none"), one per destination pod,
 #: or one per destination pod and one per destination device inside it.
 Dedup = Literal["none", "pod", "device"]
@@ -45,7 +47,7 @@ class NetworkPolicy:
 
 STUDY = NetworkPolicy("study/reading-1")
 CALIBRATED = NetworkPolicy(
-    "calibrated", cross_pod="best", latency=True, fitted=True, any_algorithm=True,
+    "calibrated", cross_pod="library", latency=True, fitted=True, any_algorithm=True,
     concurrent_tiers=True,
 )  # fmt: skip
 _RULES: tuple[CrossRule, ...] = ("reading-2", "flat-ring", "hierarchical", "best")
@@ -53,6 +55,7 @@ POLICIES: Mapping[str, NetworkPolicy] = {
     STUDY.name: STUDY,
     **{f"study/{rule}": replace(STUDY, name=f"study/{rule}", cross_pod=rule) for rule in _RULES},
     "calibrated": CALIBRATED,
+    "nccl": replace(CALIBRATED, name="nccl", cross_pod="nccl"),
 }
 _FROM_RULE: Mapping[NetworkRule, CrossRule] = {
     "study": "reading-1",
@@ -60,6 +63,8 @@ _FROM_RULE: Mapping[NetworkRule, CrossRule] = {
     "flat": "flat-ring",
     "hierarchical": "hierarchical",
     "best": "best",
+    "library": "library",
+    "nccl": "nccl",
 }
 
 
@@ -76,7 +81,7 @@ def network_policy(choice: str | Policy | NetworkPolicy) -> NetworkPolicy:
             cross_pod=_FROM_RULE[choice.network],
             latency=choice.latency,
             fitted=choice.network_rates == "fitted",
-            any_algorithm=choice.network == "best",
+            any_algorithm=choice.network in ("best", "library", "nccl"),
             concurrent_tiers=choice.network not in ("study", "reading-2"),
             imbalance=choice.expert_imbalance,
             dedup=choice.dedup,

@@ -15,6 +15,7 @@ _LIKE = {
     "reduce-scatter": ("all-gather",),
     "all-gather": ("reduce-scatter",),
     "ragged-all-to-all": ("all-to-all",),
+    "all-reduce-nccl": ("all-reduce",),
     "send-recv": ("collective-permute",),
     "collective-permute": ("send-recv",),
     "dispatch": ("all-to-all",),
@@ -27,7 +28,9 @@ class Stage:
     """Shares per byte of vector: `load` on the busiest device's links, `sent` by a mean device.
 
     `partners` is how many other devices one talks to: on a circuit-switched tier that decides
-    how often the circuits are set.
+    how often the circuits are set. `fit` names the measured fit that prices the stage, where
+    that is not the collective's own, `message` the share of the message that this fit counts.
+    `steps_s` is what the steps of a library's protocol take, beyond hops of the tier.
     """
 
     algorithm: str
@@ -35,10 +38,23 @@ class Stage:
     sent: float
     hops: float
     partners: int = 2
+    fit: str = ""
+    message: float = 1.0
+    steps_s: float = 0.0
 
     def twice(self) -> Stage:
         """The same step forth and back: reduce-scatter, then all-gather."""
-        return replace(self, load=2 * self.load, sent=2 * self.sent, hops=2 * self.hops)
+        return self._times(2.0)
+
+    def half(self) -> Stage:
+        """One way of a step forth and back."""
+        return self._times(0.5)
+
+    def _times(self, factor: float) -> Stage:
+        return replace(
+            self, load=factor * self.load, sent=factor * self.sent, hops=factor * self.hops,
+            steps_s=factor * self.steps_s,
+        )  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,10 +78,15 @@ class Rate:
                 return found
         return None
 
-    def floor_s(self, kind: str) -> float:
-        """Software floor of one collective, beyond its hops."""
-        fit = self.fit(kind)
+    def floor_s(self, kind: str, stage: Stage) -> float:
+        """Software floor of one collective that runs as `stage`, beyond its hops."""
+        fit = self.fit(stage.fit or kind)
         return fit.floor_s if fit is not None and self.latency else 0.0
+
+    @property
+    def unfitted_bytes_per_s(self) -> float:
+        """Bandwidth at the tier's own efficiency: what counts where no fit does."""
+        return self.tier.bandwidth_bytes_per_s * (self.tier.efficiency if self.fitted else 1.0)
 
     def setup_s(self, stage: Stage) -> float:
         """Circuit switching: one setting for every `circuit_ports` partners; 0 when packets."""
@@ -78,21 +99,21 @@ class Rate:
         self, stage: Stage, vector_bytes: float, message_bytes: float, kind: str,
         stretch: float = 1.0,
     ) -> float:  # fmt: skip
-        """`setup + hops * hop + load / (bandwidth * efficiency)`, the load times `stretch`.
+        """`setup + steps + hops * hop + load / (bandwidth * efficiency)`, load times `stretch`.
 
         The efficiency is 1, the tier's, or that of a fit: `e / (1 + (half / M)^ramp)` for a
         message of M bytes; `half`, a latency in disguise, counts only where latency does.
         """
-        bandwidth = self.tier.bandwidth_bytes_per_s
         load_bytes = stage.load * vector_bytes * stretch
-        fit = self.fit(kind)
+        message_bytes *= stage.message
+        fit = self.fit(stage.fit or kind)
+        bandwidth = self.unfitted_bytes_per_s
         if fit is not None:
-            bandwidth *= fit.efficiency
+            bandwidth = self.tier.bandwidth_bytes_per_s * fit.efficiency
             if self.latency and message_bytes > 0.0:
                 load_bytes *= 1.0 + (fit.half_bytes / message_bytes) ** fit.ramp
-        elif self.fitted:
-            bandwidth *= self.tier.efficiency
-        return self.setup_s(stage) + stage.hops * self.hop_s + load_bytes / bandwidth
+        steps_s = stage.hops * self.hop_s + (stage.steps_s if self.latency else 0.0)
+        return self.setup_s(stage) + steps_s + load_bytes / bandwidth
 
 
 @lru_cache(maxsize=256)
@@ -151,8 +172,8 @@ def all_reduce_stages(
     everything, one hop), double binary tree (Sanders, Speck, Traff, Parallel Computing 35, 2009;
     NCCL 2.4: 2 V over log2 n hops), and reduction in the switch (Klenk et al., ISCA 2020; NVLink
     SHARP: V up and V/n down to reduce, V/n up and V down to spread, (1 + 1/n) V each way).
-    Measured efficiencies are relative to the ring bound (NCCL's bus bandwidth), which is what
-    in-switch reduction reaches in practice, so under them it counts as no less.
+    A fitted efficiency is relative to the ring bound (NCCL's bus bandwidth), so under one that
+    was not measured in the switch, in-network counts as no less than that.
     """
     gathers = gather_stages(members, load, sent, rate.tier, any_algorithm)
     found = tuple(stage.twice() for stage in gathers)
@@ -164,8 +185,28 @@ def all_reduce_stages(
     ]
     if rate.tier.in_network_reduction:
         share = 1.0 + 1.0 / members
-        more.append(Stage("in-network", max(share, 2 * load) if rate.fitted else share, share, 2))
+        measured = in_switch(members, rate, "all-reduce-in-switch")
+        unmeasured = Stage("in-network", max(share, 2 * load) if rate.fitted else share, share, 2)
+        more.append(measured[0] if measured else unmeasured)
     return found + _allowed(more, rate.tier)
+
+
+def in_switch(members: int, rate: Rate, smaller: str) -> tuple[Stage, ...]:
+    """The all-reduce in the switch as measured, for groups that the fit `smaller` has not seen.
+
+    Each device has the switch reduce its share of V/n and
+    spread it: (1 + 1/n) V each way. The fit counts that share, because the library cuts it, not
+    the vector, into the pieces it pipelines (NCCL 2.26.2, src/enqueue.cc, `calcCollChunking`:
+    the piece grows with V / (heads * channels)). Empty where nothing was measured.
+    """
+    fit, other = rate.fit("all-reduce-in-switch"), rate.fit(smaller)
+    if fit is None or other is None or not rate.tier.in_network_reduction:
+        return ()
+    if members <= other.devices:
+        return ()
+    share = 1.0 + 1.0 / members
+    stage = Stage("in-network", share, share, 2, 2, fit.kind, 1.0 / members)
+    return _allowed((stage,), rate.tier)
 
 
 def _allowed(stages: Iterable[Stage], tier: Tier) -> tuple[Stage, ...]:
@@ -176,5 +217,10 @@ def _allowed(stages: Iterable[Stage], tier: Tier) -> tuple[Stage, ...]:
 def cheapest(
     stages: Iterable[Stage], rate: Rate, vector_bytes: float, message_bytes: float, kind: str
 ) -> Stage:
-    """The stage that takes the least time; the first of equals."""
-    return min(stages, key=lambda stage: rate.seconds(stage, vector_bytes, message_bytes, kind))
+    """The stage that takes the least time, floor included; the first of equals."""
+    return min(
+        stages,
+        key=lambda stage: (
+            rate.floor_s(kind, stage) + rate.seconds(stage, vector_bytes, message_bytes, kind)
+        ),
+    )

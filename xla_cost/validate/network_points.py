@@ -10,32 +10,53 @@ from dataclasses import replace
 
 from xla_cost.groups import DeviceGroups
 from xla_cost.machine import Machine, load
-from xla_cost.network import CALIBRATED, NetworkPolicy, collective_time, distinct_places
+from xla_cost.network import (
+    CALIBRATED,
+    POLICIES,
+    NetworkPolicy,
+    collective_time,
+    distinct_places,
+)
 from xla_cost.program import Collective, CollectiveKind
 from xla_cost.validate.points import Point
 
 MIB, GIB = 2**20, 2**30
 
-_COREWEAVE = "CoreWeave nccl-tests README: GB200, fp32 all-reduce"
+_COREWEAVE = "CoreWeave nccl-tests README: GB200, fp32 all-reduce, NCCL 2.26.2"
 #: devices -> {GiB: busbw GB/s}
-_RACKS = {72: {0.5: 586, 4: 839, 8: 835}, 1440: {0.5: 151, 4: 346, 8: 381}}
+_RACKS = {
+    72: {0.5: 586, 4: 839, 8: 835},
+    144: {0.5: 494, 4: 743, 8: 793},
+    1440: {0.5: 151, 4: 346, 8: 381},
+}
+#: these are measurements of NCCL, so no framework's kernel may stand in for it
+NCCL = POLICIES["nccl"]
 
 _NCCL = "aiconfigurator-core 0.12.0 comm/nccl/2.29.2, half precision; rows reserved from the fit"
 _SIZES = (1, 16, 64, 512)
+_RINGS = (
+    "the six sizes of the source lie on 4.6 ms + size at 429 GB/s of bus bandwidth, what 9 rings "
+    "of 48 GB/s (a speed that NCCL's search tries) would move; 15 fit the links, and how many it "
+    "found is in no public log"
+)
+_PIECES = (
+    "NCCL halves the pieces that it pipelines over two racks below 4 x 72 heads x 16 channels x "
+    "128 KiB = 0.6 GiB, which the form does not know"
+)
+_RACK_CAUSES = {(144, 0.5): _PIECES, (1440, 4): _RINGS, (1440, 8): _RINGS}
+_PROTOCOLS = (
+    "one smooth form stands for NCCL's protocols and for its reduction in the switch, which on "
+    "eight B200 begins between 64 MiB (422 GB/s) and 128 MiB (591 GB/s)"
+)
+_VERSIONS = (
+    "the fit takes the fastest version at each size: 51 us in NCCL 2.27.5, where 2.29.2 takes 104"
+)
+_NODE_CAUSES: dict[tuple[str, CollectiveKind, int], str] = {
+    ("b200", "all-reduce", 64): _PROTOCOLS,
+    ("gb300", "all-reduce", 16): _PROTOCOLS,
+    ("b200", "all-gather", 16): _VERSIONS,
+}
 #: (machine, devices, kind) -> busbw GB/s at 1, 16, 64, 512 MiB, then the floor in us
-_OWN_KERNELS = (
-    "the all-reduce fit is the fastest kernel at each size, which below some 100 MB is the "
-    "serving frameworks' own, 2-5 us and up to twice NCCL; the rows quoted are NCCL's"
-)
-_PIPELINE = (
-    "priced as all-gathers inside a rack and a ring over racks at full width; NCCL runs as over "
-    "a ring of every device: its three rows fit 4.5 ms + size at busbw 423 GB/s, and 4.5 ms is "
-    "2 x 1439 steps of 1.56 us"
-)
-_FOUR = (
-    "the fit has seen groups of four GPUs only (no table is larger), where NCCL does not yet "
-    "reduce in the switch as it does for 72"
-)
 _NODE: dict[tuple[str, int, CollectiveKind], tuple[float, ...]] = {
     ("h100", 8, "all-reduce"): (72, 241, 362, 445, 15.6),
     ("h100", 8, "all-gather"): (54, 213, 282, 335, 10.1),
@@ -51,11 +72,6 @@ _NODE: dict[tuple[str, int, CollectiveKind], tuple[float, ...]] = {
 _DEEPEP = "DeepEP V1 README: H800, 4096 tokens, hidden 7168, top-8, fp8 dispatch, bf16 combine"
 #: devices -> (dispatch, combine) GB/s, NVLink inside one node, RDMA beyond
 _DEEPEP_GBPS = {8: (153, 158), 32: (58, 57)}  # EP16 set the scale-out efficiency
-
-_USABLE = (
-    "the H800's NVLink is priced at all of its usable rate (160 GB/s); inside one node DeepEP "
-    "reaches 84-86 % of that"
-)
 
 _NVLINK = (
     "aiconfigurator-core 0.12.0 comm/trtllm one-sided kernels on GB200 NVL72, 8192 tokens per "
@@ -95,12 +111,12 @@ def _rack_points() -> list[Point]:
     points = []
     for devices, row in _RACKS.items():
         for gib, measured in row.items():
-            time_s = seconds(machine, "all-reduce", devices, gib * GIB)
+            time_s = seconds(machine, "all-reduce", devices, gib * GIB, NCCL)
             predicted = bus_gbps("all-reduce", devices, gib * GIB, time_s)
             points.append(
                 Point("multi-rack all-reduce", f"{devices} GPUs, {gib:g} GiB", machine.name,
                       "busbw GB/s", measured, predicted, _COREWEAVE,
-                      _FOUR if devices <= 72 else _PIPELINE)
+                      _RACK_CAUSES.get((devices, gib), ""))
             )  # fmt: skip
     return points
 
@@ -110,18 +126,18 @@ def _node_points() -> list[Point]:
     for (name, devices, kind), row in _NODE.items():
         machine = load(name)
         for mib, measured in zip(_SIZES, row, strict=False):
-            time_s = seconds(machine, kind, devices, mib * MIB)
+            time_s = seconds(machine, kind, devices, mib * MIB, NCCL)
             predicted = bus_gbps(kind, devices, mib * MIB, time_s)
             group = "nccl above 16 MiB" if mib > 16 else "nccl to 16 MiB"
-            cause = _OWN_KERNELS if kind == "all-reduce" else ""
+            cause = _NODE_CAUSES.get((name, kind, mib), "")
             points.append(
                 Point(group, f"{kind}, {devices} GPUs, {mib} MiB", name, "busbw GB/s", measured,
                       predicted, _NCCL, cause)
             )  # fmt: skip
-        floor_us = seconds(machine, kind, devices, 1024) * 1e6
+        floor_us = seconds(machine, kind, devices, 1024, NCCL) * 1e6
         points.append(
             Point("nccl floor", f"{kind}, {devices} GPUs, 1 KiB", name, "us", row[-1], floor_us,
-                  _NCCL, _OWN_KERNELS if kind == "all-reduce" else "")
+                  _NCCL)
         )  # fmt: skip
     return points
 
@@ -142,7 +158,7 @@ def _deepep_points() -> list[Point]:
             predicted = row_bytes * copies / time_s / 1e9
             points.append(
                 Point("deepep", f"{role}, EP{devices}", machine.name, "GB/s", measured, predicted,
-                      _DEEPEP, _USABLE if devices <= 8 else "")
+                      _DEEPEP)
             )  # fmt: skip
     return points
 
