@@ -1,11 +1,7 @@
-"""Sweeps: kept point by point, resumed after a kill, refused in another's folder; the tables."""
+"""Sweeps: kept point by point, made again when outdated, refused in another's folder; tables."""
 
 import json
-import os
-import signal
-import subprocess
-import sys
-import time
+import shutil
 from dataclasses import replace
 
 import numpy as np
@@ -16,7 +12,8 @@ import xarray as xr
 from xla_cost.cli.app import run as command
 from xla_cost.errors import XlaCostError
 from xla_cost.parallel import Workers
-from xla_cost.sweep.run import run_sweep
+from xla_cost.sweep import run as run_module
+from xla_cost.sweep.run import run_sweep, states
 from xla_cost.sweep.spec import parse_spec
 from xla_cost.sweep.tables import cube, table, write_tables
 
@@ -82,7 +79,8 @@ def test_damaged_and_outdated_points_are_made_again(finished, cached):
     files[0].write_text('{"code": "')
     files[1].unlink()
     stale = json.loads(files[2].read_text())
-    files[2].write_text(json.dumps(stale | {"code": "older"}))
+    older = stale["made_by"] | {"code": "older"}
+    files[2].write_text(json.dumps(stale | {"made_by": older}))
     again = here(SPEC, out)
     assert (again.computed, again.reused) == (3, 1)
     assert again.rows == result.rows
@@ -134,41 +132,43 @@ def test_ratio_and_throughput_are_what_they_say(finished):
     assert np.isnan(frame[frame["machine"] == "b300-photonic"]["ratio"]).all()
 
 
-@pytest.mark.slow
-def test_killed_at_any_moment_it_goes_on(finished, cached, tmp_path):
-    out, spec = tmp_path / "out", tmp_path / "spec.toml"
-    spec.write_text(TOML)
-    process = subprocess.Popen(
-        [sys.executable, "-m", "xla_cost", "sweep", spec, "--out", out, "--processes", "0", "-q"],
-        env={**os.environ, "XLA_COST_CACHE": "off"},
-        stdout=subprocess.DEVNULL,
-    )
-    try:
-        deadline = time.monotonic() + 120
-        while not list(out.glob("points/*.json")):
-            assert process.poll() is None, "ended before it could be killed"
-            assert time.monotonic() < deadline
-            time.sleep(0.005)
-        os.kill(process.pid, signal.SIGKILL)
-    finally:
-        process.kill()
-        process.wait()
-    left = len(list(out.glob("points/*.json")))
-    assert 1 <= left < 4
-    assert not (out / "table.parquet").exists()
-    answer = tmp_path / "rows.json"
-    code = command(["sweep", str(spec), "--out", str(out), "--resume", "--processes", "0", "-q",
-                    "--json", str(answer)])  # fmt: skip
-    assert code == 0
-    written = json.loads(answer.read_text())
-    assert (written["computed"], written["reused"]) == (4 - left, left)
-    rows = finished[1].rows
-    assert [row["latency_s"] for row in written["rows"]] == [row["latency_s"] for row in rows]
-    assert len(pd.read_parquet(out / "table.parquet")) == 4
-
-
 def test_resume_insists_on_a_sweep(tmp_path, capsys):
     spec = tmp_path / "spec.toml"
     spec.write_text(TOML)
     assert command(["sweep", str(spec), "--out", str(tmp_path / "new"), "--resume"]) == 2
     assert "holds no sweep to resume" in capsys.readouterr().err
+
+
+def test_points_of_another_machine_file_or_price_are_made_again(finished, cached, monkeypatch):
+    out, _ = finished
+    sources = run_module._SOURCES
+    monkeypatch.setattr(run_module, "_SOURCES", ("price",))  # as if the pricing had changed
+    assert not any(done for _, done in states(SPEC, out))
+    monkeypatch.setattr(run_module, "_SOURCES", sources)
+    assert all(done for _, done in states(SPEC, out))
+    b300 = run_module.load("b300")
+    slower = replace(b300, memory_bytes_per_s=b300.memory_bytes_per_s / 2)
+    monkeypatch.setattr(run_module, "load", lambda name: slower)
+    assert not any(done for _, done in states(SPEC, out))
+
+
+def test_the_list_says_what_is_done_and_computes_nothing(finished, tmp_path, capsys):
+    out, result = finished
+    spec, answer = tmp_path / "spec.toml", tmp_path / "list.json"
+    spec.write_text(TOML)
+    half = tmp_path / "half"
+    assert command(["sweep", str(spec), "--out", str(half), "--list"]) == 0
+    assert not half.exists()
+    assert "0 points done, 4 missing" in capsys.readouterr().out
+    shutil.copytree(out, half)
+    sorted((half / "points").iterdir())[0].unlink()
+    listed = ["sweep", str(spec), "--out", str(half), "--list", "--json", str(answer)]
+    assert command(listed) == 0
+    assert "3 points done, 1 missing" in capsys.readouterr().out
+    points = json.loads(answer.read_text())["sweep_points"]
+    assert [point["done"] for point in points].count(False) == 1
+    assert [point["devices"] for point in points] == [row["devices"] for row in result.rows]
+    other = tmp_path / "other.toml"
+    other.write_text(TOML.replace("[2, 4]", "[2]"))
+    assert command(["sweep", str(other), "--out", str(half), "--list"]) == 2
+    assert "holds another sweep" in capsys.readouterr().err

@@ -9,6 +9,7 @@ from rich.console import Console
 
 from xla_cost.show.console import table
 from xla_cost.sweep.run import SweepResult
+from xla_cost.sweep.spec import Point
 from xla_cost.units import seconds_text
 
 
@@ -31,3 +32,21 @@ def show_sweep(out: Console, result: SweepResult, files: Sequence[Path]) -> None
     out.print(f"{result.computed} points computed, {result.reused} were there already")
     for path in files:
         out.print(f"  {path}", markup=False)
+
+
+def show_states(out: Console, states: Sequence[tuple[Point, bool]]) -> None:
+    """Every point of a sweep and whether its row is there."""
+    made = table("model", "seq", "batch", "devices", "machine", "policy", "state")
+    for point, done in states:
+        made.add_row(
+            point.model,
+            str(point.seq),
+            str(point.batch),
+            str(point.devices),
+            point.machine,
+            point.policy,
+            "done" if done else "missing",
+        )
+    out.print(made)
+    count = sum(done for _, done in states)
+    out.print(f"{count} points done, {len(states) - count} missing")

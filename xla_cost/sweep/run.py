@@ -12,7 +12,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from xla_cost.cache import code_version
+from xla_cost.cache import code_version, sources_version
 from xla_cost.errors import XlaCostError
 from xla_cost.jsonio import canonical_json, read_json, write_json
 from xla_cost.machine import load
@@ -22,7 +22,11 @@ from xla_cost.programs import ATTENTION, Request, parse_mesh
 from xla_cost.search.candidates import Candidate, space
 from xla_cost.search.engine import SearchResult, search
 from xla_cost.search.model_problem import ModelProblem
+from xla_cost.search.summary import PRICING
 from xla_cost.sweep.spec import Point, SweepSpec
+
+#: code that decides a row beside what makes the program
+_SOURCES = (*PRICING, "search", "sweep")
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,23 +51,36 @@ def run_sweep(
     policy is named (before anything is computed).
     """
     _claim(spec, out)
-    points = list(spec.points())
-    for point in points:
-        load(point.machine)
-        policy(point.policy)
+    points = _checked_points(spec)
     rows: dict[Point, dict[str, Any]] = {}
     computed = 0
     for done, point in enumerate(_computing_order(spec, points)):
         progress(done, len(points))
-        path = out / "points" / f"{_digest(point)}.json"
-        row = _finished(path)
+        row = _finished(out, point)
         if row is None:
             row = asdict(point) | _search_point(spec, point, workers)
-            write_json(path, {"code": code_version(), "row": row})
+            write_json(_file_of(out, point), {"made_by": _made_by(point), "row": row})
             computed += 1
         rows[point] = row
     progress(len(points), len(points))
     return SweepResult(tuple(rows[point] for point in points), computed, len(points) - computed)
+
+
+def states(spec: SweepSpec, out: Path) -> tuple[tuple[Point, bool], ...]:
+    """Every point of `spec` in order, and whether `out` holds its row; computes nothing.
+
+    Raises XlaCostError as `run_sweep` does before it computes.
+    """
+    _refuse_another(spec, out)
+    return tuple((point, _finished(out, point) is not None) for point in _checked_points(spec))
+
+
+def _checked_points(spec: SweepSpec) -> list[Point]:
+    points = list(spec.points())
+    for point in points:
+        load(point.machine)
+        policy(point.policy)
+    return points
 
 
 def _computing_order(spec: SweepSpec, points: list[Point]) -> list[Point]:
@@ -81,34 +98,49 @@ def _computing_order(spec: SweepSpec, points: list[Point]) -> list[Point]:
 def _claim(spec: SweepSpec, out: Path) -> None:
     """Make `out` this sweep's folder, or refuse one that belongs to another."""
     (out / "points").mkdir(parents=True, exist_ok=True)
+    if not _refuse_another(spec, out):
+        write_json(out / "spec.json", spec.to_dict())
+
+
+def _refuse_another(spec: SweepSpec, out: Path) -> bool:
+    """Whether `out` is this sweep's folder; XlaCostError where it is another's."""
     path = out / "spec.json"
-    wanted = spec.to_dict()
-    if path.exists():
-        if canonical_json(read_json(path)) != canonical_json(wanted):
-            raise XlaCostError(
-                f"{out}: holds another sweep ({path.name} differs); expected an empty folder or "
-                "the one this spec was started in"
-            )
-    else:
-        write_json(path, wanted)
+    if not path.exists():
+        return False
+    if canonical_json(read_json(path)) != canonical_json(spec.to_dict()):
+        raise XlaCostError(
+            f"{out}: holds another sweep ({path.name} differs); expected an empty folder or "
+            "the one this spec was started in"
+        )
+    return True
 
 
-def _digest(point: Point) -> str:
-    return hashlib.sha256(canonical_json(asdict(point)).encode()).hexdigest()[:24]
+def _file_of(out: Path, point: Point) -> Path:
+    digest = hashlib.sha256(canonical_json(asdict(point)).encode()).hexdigest()[:24]
+    return out / "points" / f"{digest}.json"
 
 
-def _finished(path: Path) -> dict[str, Any] | None:
-    """The row in `path`, unless it is missing, damaged or made by other code."""
+def _made_by(point: Point) -> dict[str, str]:
+    """What decides the row of `point` beside its own fields: a machine's file may change."""
+    return {
+        "code": f"{code_version()}-{sources_version(_SOURCES)}",
+        "machine": load(point.machine).content_hash,
+    }
+
+
+def _finished(out: Path, point: Point) -> dict[str, Any] | None:
+    """The row of `point` in `out`, unless it is missing, damaged or made by other code."""
+    path = _file_of(out, point)
     if not path.exists():
         return None
     try:
         stored = read_json(path)
     except XlaCostError:
         return None
-    if not isinstance(stored, dict) or stored.get("code") != code_version():
+    if not isinstance(stored, dict) or stored.get("made_by") != _made_by(point):
         return None
-    row: dict[str, Any] = stored["row"]
-    return row
+    row = stored.get("row")
+    return row if isinstance(row, dict) and asdict(point).items() <= row.items() else None
 
 
 def _search_point(spec: SweepSpec, point: Point, workers: Workers) -> dict[str, Any]:
