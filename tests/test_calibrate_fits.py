@@ -194,3 +194,33 @@ def test_a_machine_nobody_measured_says_whose_efficiencies_it_has(name: str) -> 
     machine = load(name)
     assert machine.kernel_times.inherited_from == machine.inherits_efficiency_from != ""
     assert f"inherited: efficiencies of {machine.inherits_efficiency_from}" in machine.marks
+
+
+def test_exchanges_of_a_twin_fabric_are_fitted_to_its_one_sided_kernels(monkeypatch) -> None:
+    """DeepEP on the four GPUs of a GB300 node is left aside for what was measured on the GB200."""
+    pandas = pytest.importorskip("pandas")
+    from xla_cost.calibrate import collectives
+
+    tokens, topk, hidden = 4096, 8, 7168
+
+    class Measured:
+        def __init__(self, one_sided: bool) -> None:
+            self.one_sided = one_sided
+
+        def read(self, pattern: str, columns: list[str]) -> Any:
+            row = {"op_name": "alltoall_combine", "kernel_source": "NVLinkOneSided",
+                   "moe_dtype": "nvfp4", "num_tokens": tokens, "hidden_size": hidden, "topk": topk,
+                   "moe_ep_size": 16, "latency": 0.5, "node_num": 1, "num_token": tokens,
+                   "num_topk": topk, "combine_transmit_us": 2000.0,
+                   "table": "comm/some/1"}  # fmt: skip
+            found = pandas.DataFrame([row])[[*columns, "table"]]
+            return found if self.one_sided or "deepep" in pattern else found.iloc[:0]
+
+    monkeypatch.setattr(collectives, "tables_of", lambda name: Measured(name == "gb200"))
+    for machine, seconds, members in (("gb300", 0.5e-3, 16), ("b300", 2e-3, 8)):
+        found = collectives._moe_kernel(Measured(False), machine, "combine")
+        assert found.seconds.tolist() == [seconds]
+        assert found.source.startswith("gb200/comm") == (machine == "gb300")
+        copies = topk if machine == "gb300" else 8 * (1 - (1 - 1 / 8) ** topk)
+        load = tokens * hidden * 2 * copies * (members - 1) / members
+        assert found.load_bytes.tolist() == pytest.approx([load])

@@ -30,6 +30,9 @@ _NCCL = {
 }
 #: devices of one node in the DeepEP tables
 _NODE = {"h100": 8, "h200": 8, "b200": 8, "b300": 8, "gb200": 4, "gb300": 4}
+#: Machines whose scale-up links and switches are another's that NVLink kernels were measured on:
+#: 18 NVLink 5 links per GPU, 72 GPUs in one domain (NVIDIA data sheets of GB200 and GB300 NVL72)
+_SAME_FABRIC = {"gb300": "gb200"}
 #: NCCL rows that the validation quotes: (group size, MiB), half precision
 QUOTED_MIB = (1, 16, 64, 512)
 QUOTED_GROUP = {"h100": 8, "b200": 8, "gb300": 4}
@@ -210,16 +213,21 @@ def _in_switch(tables: Tables) -> Traffic:
 def _moe_kernel(tables: Tables, machine: str, role: str) -> Traffic:
     """Dispatch or combine kernels of expert parallelism, the fastest for each shape.
 
+    One-sided NVLink kernels where they were measured, on this machine or on one with the same
+    fabric: no deployment on a rack runs DeepEP's normal kernels, which between the four GPUs of a
+    GB300 node reach a fifth of the links' rate. DeepEP elsewhere.
+
     A token goes once to each distinct device that holds one of its experts: `topk` of them
     where the benchmark balances, `n (1 - (1 - 1/n)^topk)` expected where it draws at random.
     """
-    import pandas
-
     by = ["members", "num_tokens", "hidden_size", "topk"]
-    parts = [_one_sided(tables, role), _deepep(tables, machine, role)]
-    frame = pandas.concat([part for part in parts if len(part)] or parts, ignore_index=True)
-    if len(frame) and (frame.table.str.contains("trtllm")).any():
-        frame = frame[frame.table.str.contains("trtllm")]
+    frame = _one_sided(tables, role)
+    if not len(frame) and machine in _SAME_FABRIC:
+        machine = _SAME_FABRIC[machine]
+        frame = _one_sided(tables_of(machine), role)
+        frame = frame.assign(table=f"{machine}/" + frame.table)
+    if not len(frame):
+        frame = _deepep(tables, machine, role)
     source = ", ".join(sorted(set(frame.table)))
     frame = frame.groupby([*by, "copies", "width"], as_index=False).latency.min()
     members, tokens, hidden, topk = (floats(frame[name]) for name in by)
