@@ -21,10 +21,10 @@ from xla_cost.validate.serving_points import serving_policy
 _MODELS = ("deepseek-ai/DeepSeek-R1", "deepseek-ai/DeepSeek-V3")
 _MACHINE = {folder: name for name, folder in FOLDERS.items()}
 #: What the deployments run beside the stated GEMM precision; the file does not say, the
-#: frameworks' published DeepSeek recipes do. An fp8 cache, read by fp8 attention kernels, everywhere
-#: but under SGLang on Hopper. With fp4 experts, SGLang has fp8 attention projections and fp8 tokens to
-#: experts (lmsys.org, GB200 NVL72), TensorRT-LLM bf16 projections and fp4 tokens (its tech blogs 1
-#: and 3 on DeepSeek-R1, "Precision strategy").
+#: frameworks' published DeepSeek recipes do. An fp8 cache, read by fp8 attention kernels,
+#: everywhere but under SGLang on Hopper. With fp4 experts, SGLang has fp8 attention projections
+#: and fp8 tokens to experts (lmsys.org, GB200 NVL72), TensorRT-LLM bf16 projections and fp4 tokens
+#: (its tech blogs 1 and 3 on DeepSeek-R1, "Precision strategy").
 _CACHE = "kv_cache=fp8,scores=fp8"
 _EXPERTS = 256
 _TOP_K = 8
