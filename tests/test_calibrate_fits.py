@@ -170,6 +170,26 @@ def test_what_is_written_reads_back() -> None:
     assert times.launch_us == 2.0
 
 
+def test_what_is_fixed_is_not_fitted_and_the_group_is_written() -> None:
+    pytest.importorskip("scipy", reason="scipy comes with the calibrate extra")
+    from xla_cost.calibrate.collectives import Traffic, fit_traffic
+
+    shares = 2.0 ** np.arange(20, 30)  # of one of 8 devices
+    load = 8 * shares * (1 + 1 / 8)
+    seconds = 25e-6 + 2e-6 + load * (1 + 3e6 / shares) / (900e9 * 0.5)
+    traffic = Traffic(
+        "all-reduce-in-switch", seconds, shares, load, 2.0, tuple(f"{v}" for v in shares),
+        np.zeros(10, dtype=bool), "made up", 8, {"floor_us": 25.0, "ramp": 1.0},
+    )  # fmt: skip
+    fit = fit_traffic(traffic, 900e9, 1e-6, "package 1")
+    assert (fit.floor_us, fit.ramp, fit.devices) == (25.0, 1.0, 8)
+    assert fit.efficiency == pytest.approx(0.5, rel=1e-3)
+    assert fit.half_MB == pytest.approx(3.0, rel=1e-3)
+    written = rewrite(TEXT, dataclasses.replace(FITTED, collectives=(fit,)))
+    assert "devices = 8" in written
+    assert "devices" not in rewrite(TEXT, FITTED)
+
+
 def test_a_file_without_tiers_is_refused() -> None:
     with pytest.raises(XlaCostError, match=r"toy.toml: no \[\[tiers\]\] table"):
         rewrite("title = 'x'\n", FITTED, "toy.toml")

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from xla_cost.groups import DeviceGroups
-from xla_cost.machine import Machine, load
+from xla_cost.machine import Machine, load, scaled
 from xla_cost.network import (
     CALIBRATED,
     POLICIES,
@@ -29,6 +29,9 @@ _RACKS = {
     144: {0.5: 494, 4: 743, 8: 793},
     1440: {0.5: 151, 4: 346, 8: 381},
 }
+_PARTITIONS = "NVIDIA/nccl issue 1801: GB200, three NVLink partitions, 2.27.3, its default (ring)"
+#: GPUs of one of three partitions -> busbw GB/s at 16 GiB
+_PARTITION_GBPS = {4: 196.7, 8: 393.7}
 #: these are measurements of NCCL, so no framework's kernel may stand in for it
 NCCL = POLICIES["nccl"]
 
@@ -118,6 +121,13 @@ def _rack_points() -> list[Point]:
                       "busbw GB/s", measured, predicted, _COREWEAVE,
                       _RACK_CAUSES.get((devices, gib), ""))
             )  # fmt: skip
+    for size, partition_gbps in _PARTITION_GBPS.items():
+        time_s = seconds(scaled(machine, pod=size), "all-reduce", 3 * size, 16 * GIB, NCCL)
+        predicted = bus_gbps("all-reduce", 3 * size, 16 * GIB, time_s)
+        points.append(
+            Point("multi-rack all-reduce", f"3 partitions of {size} GPUs, 16 GiB", machine.name,
+                  "busbw GB/s", partition_gbps, predicted, _PARTITIONS)
+        )  # fmt: skip
     return points
 
 
