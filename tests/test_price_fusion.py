@@ -7,11 +7,12 @@ from dataclasses import replace
 import pytest
 from price_programs import dot, free, machine, program, vector
 
+from xla_cost.groups import DeviceGroups
 from xla_cost.policy import policy
 from xla_cost.price import price
 from xla_cost.price.fusion import Kernel, fuse
 from xla_cost.price.join import ROW_BYTES, join
-from xla_cost.program import Matmul, Op
+from xla_cost.program import Collective, Matmul, Op
 
 FUSED = policy("study", priced_kinds=frozenset({"matmul", "vector", "move"}), fuse_elementwise=True)
 
@@ -259,6 +260,33 @@ def test_what_a_marked_region_reads_of_constants_is_made_inside():
     kernels, where = fuse(nodes, {1, 4})
     assert kernels == [Kernel((1, 4), 4 + 100, 100, 4)]
     assert where == {4: 0}
+
+
+def added_up(devices):
+    """A dot, an all-reduce over the first `devices`, the residual add and its twin after."""
+    groups = DeviceGroups.everyone(devices)
+    summed = Collective("all-reduce", groups, 100, 100, "bf16")
+    return (
+        free("parameter"),
+        dot("d", (0,), 1.0),
+        Op("all", "all-reduce", "collective", (1,), collective=summed, result_bytes=100),
+        vector("add", "add", (0, 2), 200, 100),
+        dot("next", (3,), 1.0),
+        vector("late", "multiply", (2, 4), 200, 100),
+    )
+
+
+@pytest.mark.parametrize(("devices", "launches"), [(4, 0), (8, 1)])
+def test_what_ends_an_all_reduce_inside_a_pod_pays_no_launch(devices, launches):
+    """300 bytes at 10 B/s; two pods of four run NCCL, which has no such kernel."""
+    rules = policy("calibrated", kernel_rates="peak", network_rates="peak")
+    found = price(program(*added_up(devices), devices=devices), machine(), rules)
+    seconds = {
+        task.name: time.seconds for task, time in zip(found.graph.tasks, found.times, strict=True)
+    }
+    launch_s = machine().kernel_times.launch_us * 1e-6
+    assert seconds["add"] == pytest.approx(300 / 10 + launches * launch_s, abs=1e-9)
+    assert seconds["late"] == pytest.approx(300 / 10 + launch_s, abs=1e-9)  # waits for more
 
 
 PRODUCTS = policy("study", priced_kinds=frozenset({"matmul", "vector"}), merge_products=True)

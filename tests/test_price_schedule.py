@@ -11,8 +11,9 @@ from xla_cost.policy import policy
 from xla_cost.price import price
 from xla_cost.price.execute import execute
 from xla_cost.price.exposure import exposed_s
+from xla_cost.price.loose import loose_steps
 from xla_cost.price.schedule import Work, schedule
-from xla_cost.price.tasks import Step, TaskBody, TaskGraph, loose_steps
+from xla_cost.price.tasks import Step, TaskBody, TaskGraph
 from xla_cost.program import Body, Branch
 
 OVERLAPPING = policy("study", iterations_in_flight=2)

@@ -3,6 +3,9 @@
 peak rates:   kernel = max(FLOPs * work / peak of the format, bytes / memory bandwidth)
               (+ launch where the policy pays latency)
 fitted rates: kernel = what `xla_cost.kernel_time` predicts, which includes its launch
+both:         what ends an all-reduce inside a pod pays no launch: serving engines have one
+              kernel for all-reduce, residual add, norm and quantisation (`AllReduceFusionOp` in
+              TensorRT-LLM, the same kernels in SGLang and vLLM)
 collectives:  the phases of `xla_cost.network.collective_time`, each on its tier
 """
 
@@ -66,8 +69,19 @@ def task_times(
             priced = collective_time(op.collective, machine, network, devices, role)
             found.append(_collective(priced, tier_of))
         else:
-            found.append(_kernel(task, machine, policy, rate, launch_s))
+            time = _kernel(task, machine, policy, rate, launch_s)
+            ended = found[task.ends].collective if task.ends >= 0 else None
+            if ended is not None and set(ended.bytes_by_tier) <= {machine.scale_up.name}:
+                time = _without_launch(time, launch_s)
+            found.append(time)
     return tuple(found)
+
+
+def _without_launch(time: TaskTime, launch_s: float) -> TaskTime:
+    """A kernel that the one before it goes on with."""
+    seconds = max(0.0, time.seconds - launch_s)
+    stages = (((COMPUTE, seconds),),) if seconds else ()
+    return time._replace(seconds=seconds, stages=stages, bound="memory" if seconds else "nothing")
 
 
 def effective_format(machine: Machine, number_format: str) -> str:

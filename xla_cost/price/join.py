@@ -63,7 +63,7 @@ def join(
     for kernel in kernels:  # by ascending root
         own = _Group(
             kernel.root, set(kernel.members), _waits(nodes, kernel, sources, group_of),
-            all(_is_local(nodes[member]) for member in kernel.members),
+            all(is_local(nodes[member]) for member in kernel.members),
         )  # fmt: skip
         home = _home(own, nodes, kernel, group_of)
         if home is None:
@@ -104,7 +104,7 @@ def _home(
     return home
 
 
-def _is_local(node: Node) -> bool:
+def is_local(node: Node) -> bool:
     """Whether an op can stand inside a kernel: it needs nothing from other blocks."""
     if not isinstance(node, Op):
         return False

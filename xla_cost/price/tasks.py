@@ -7,11 +7,12 @@ Nothing here knows a machine. The graph of a program is made once per policy str
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from xla_cost.policy import Policy
 from xla_cost.price.fusion import fuse, merge_equal
-from xla_cost.price.join import join
+from xla_cost.price.join import is_local, join
+from xla_cost.price.loose import latest, loose_steps
 from xla_cost.price.products import merge_products
 from xla_cost.program import Body, Branch, Collective, Loop, Matmul, Node, Op, Program
 
@@ -30,6 +31,8 @@ class Task:
     bytes_read: int
     bytes_written: int
     vector_flops: int
+    #: number of the all-reduce whose kernel may go on with this one, -1: none
+    ends: int = -1
 
     @property
     def name(self) -> str:
@@ -156,7 +159,8 @@ def _twins(tasks: list[Task]) -> tuple[int, ...]:
     for index, task in enumerate(tasks):
         op = task.op
         key: object = (op.collective, op.scope) if op.collective is not None else (
-            op.kind, op.matmuls, op.region, op.work, task.bytes_read, task.bytes_written
+            op.kind, op.matmuls, op.region, op.work, task.bytes_read, task.bytes_written,
+            task.ends >= 0 and found[task.ends],
         )  # fmt: skip
         found.append(first.setdefault(key, index))
     return tuple(found)
@@ -210,7 +214,7 @@ def _task_body(body: Body, policy: Policy, tasks: list[Task], number: dict[int, 
         reader: frozenset(i for i in sources[producer] if i >= 0) if producer != reader else ()
         for producer, reader in body.carried or ()
     }
-    steps = []
+    steps: list[Step] = []
     before: list[int] = []  # per step, a bit for each step that is done when it starts
     for index in position:
         kernel = by_root.get(index)
@@ -218,68 +222,27 @@ def _task_body(body: Body, policy: Policy, tasks: list[Task], number: dict[int, 
         needs = frozenset[int]().union(*(_needs(nodes[m], sources) for m in inside))
         needs |= {-1 - m for m in inside if m in readers}
         own = set(inside)
-        deps, known = _latest({position[i] for i in needs if i >= 0 and i not in own}, before)
+        deps, known = latest({position[i] for i in needs if i >= 0 and i not in own}, before)
         before.append(known)
         carried = {i for r in needs if r < 0 for i in carried_by_reader[-1 - r]}
-        steps.append(
-            _step(
-                nodes[index],
-                deps,
-                tuple(sorted(position[i] for i in carried)),
-                _task(
-                    nodes,
-                    index,
-                    inside,
-                    (kernel.bytes_read, kernel.bytes_written) if kernel else None,
-                    policy,
-                ),
-                tasks,
-                number,
-            )
-        )
+        moved = (kernel.bytes_read, kernel.bytes_written) if kernel else None
+        task = _task(nodes, index, inside, moved, policy)
+        if task is not None and kernel is not None and len(deps) == 1:
+            task = replace(task, ends=_ended(task, steps[deps[0]], tasks))
+        later = tuple(sorted(position[i] for i in carried))
+        steps.append(_step(nodes[index], deps, later, task, tasks, number))
     return TaskBody(tuple(steps), body.carried is None, loose_steps(steps, before))
 
 
-def _latest(deps: set[int], before: list[int]) -> tuple[tuple[int, ...], int]:
-    """`deps` without those that another of them waits for anyway, and all that is then done."""
-    implied = 0
-    known = 0
-    for dep in deps:
-        implied |= before[dep]
-        known |= before[dep] | 1 << dep
-    return tuple(sorted(dep for dep in deps if not implied >> dep & 1)), known
-
-
-def loose_steps(steps: Sequence[Step], before: Sequence[int] | None = None) -> tuple[int, ...]:
-    """Steps that wait for nothing of the last iteration, or that not all of the next wait for.
-
-    `before[i]` has a bit for every step that is done when step i starts; made here if None.
-    """
-    if before is None:
-        before = _done_before(steps)
-    everything = (1 << len(steps)) - 1
-    common = everything
-    waits: list[int] = []  # per step, what of the last iteration is done when it starts
-    for step in steps:
-        mask = 0
-        for made in step.carried:
-            mask |= before[made] | 1 << made
-        for dep in step.deps:
-            mask |= waits[dep]
-        waits.append(mask)
-        if mask:
-            common &= mask
-    return tuple(index for index, mask in enumerate(waits) if not mask or not common >> index & 1)
-
-
-def _done_before(steps: Sequence[Step]) -> list[int]:
-    found: list[int] = []
-    for step in steps:
-        mask = 0
-        for dep in step.deps:
-            mask |= found[dep] | 1 << dep
-        found.append(mask)
-    return found
+def _ended(task: Task, before: Step, tasks: Sequence[Task]) -> int:
+    """The all-reduce of the step `before`, if nothing ends it yet and `task` can; -1: none."""
+    if before.task < 0 or not all(is_local(op) for op in task.members):
+        return -1
+    collective = tasks[before.task].collective
+    if collective is None or collective.kind != "all-reduce":
+        return -1
+    taken = any(other.ends == before.task for other in tasks[before.task :])
+    return -1 if taken else before.task
 
 
 def _step(
