@@ -55,7 +55,7 @@ class Case:
             batch=self.batch * (8 if self.data_parallel else 1),
             phase=self.phase,
             format="fp8",
-            plan="dp-attention" if self.data_parallel else "study",
+            plan="dp-attention" if self.data_parallel else "tensor-parallel",
         )
 
 

@@ -7,6 +7,7 @@ with their parallel configuration. No fit reads that file.
 from __future__ import annotations
 
 import csv
+import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 
@@ -45,8 +46,11 @@ class Decode:
 
     @property
     def coverage(self) -> float:
-        """Expected share of the experts that a step touches, routed evenly at random."""
-        return 1.0 - (1.0 - 1.0 / _EXPERTS) ** (self.batch * _TOP_K)
+        """Expected share of its experts that a step touches on the busiest rank.
+
+        Everyone waits for that one before tokens are added up or sent back.
+        """
+        return busiest_share(self.batch * _TOP_K, _EXPERTS, self.ranks)
 
     @property
     def request(self) -> Request:
@@ -60,6 +64,22 @@ class Decode:
             format=self.number_format,
             plan="dp-attention" if self.data_parallel else "tensor-parallel",
         )
+
+
+def busiest_share(choices: int, experts: int, ranks: int) -> float:
+    """Expected share of the experts in use on the rank that uses most, of `experts / ranks` each.
+
+    Routed evenly at random an expert is chosen with p = 1 - (1 - 1/experts)^choices. The n of a
+    rank are taken as independent, so F(k) is binomial, and the expected largest of `ranks` counts
+    is the sum over k < n of 1 - F(k)^ranks.
+    """
+    count = experts // ranks
+    chosen = 1.0 - (1.0 - 1.0 / experts) ** choices
+    expected = below = 0.0
+    for k in range(count):
+        below += math.comb(count, k) * chosen**k * (1.0 - chosen) ** (count - k)
+        expected += 1.0 - min(1.0, below) ** ranks
+    return expected / count
 
 
 def decode_cases() -> list[Decode]:
