@@ -58,7 +58,8 @@ def _efficiencies(case: Case) -> Case:
         network_rates="fitted",
         priced_kinds=CALIBRATED.priced_kinds,
         look_through_converts=CALIBRATED.look_through_converts,
-        fuse_elementwise=True,
+        fuse_elementwise=CALIBRATED.fuse_elementwise,
+        merge_products=CALIBRATED.merge_products,
     )
 
 
