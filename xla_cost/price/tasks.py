@@ -155,7 +155,7 @@ def _build(program: Program, policy: Policy) -> TaskGraph:
 
 def _twins(tasks: list[Task]) -> tuple[int, ...]:
     first: dict[object, int] = {}
-    found = []
+    found: list[int] = []
     for index, task in enumerate(tasks):
         op = task.op
         key: object = (op.collective, op.scope) if op.collective is not None else (
