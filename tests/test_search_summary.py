@@ -16,7 +16,7 @@ from xla_cost.search.model_problem import ModelProblem
 from xla_cost.search.summary import Summary, keep_summary, kept_summary
 
 REQUEST = Request("tiny", (2, 2, 1), 64, 8)
-FOUND = Summary(4.0, 3.0, 2.0, 1.0, 10, 20.0)
+FOUND = Summary(4.0, 3.0, 2.0, 1.0, 5.0, 10, 20.0)
 
 
 @pytest.fixture

@@ -4,10 +4,11 @@ import pytest
 
 from xla_cost.errors import XlaCostError
 from xla_cost.parallel import Workers
+from xla_cost.programs import Request
 from xla_cost.study.cells import COLUMNS, READINGS, Column, seq_text
 from xla_cost.study.known import COMPONENTS, RATIOS, deviation
 from xla_cost.study.realism import STEPS, waterfall
-from xla_cost.study.reproduce import reproduce, request_of
+from xla_cost.study.reproduce import lower_all, reproduce, request_of
 from xla_cost.study.tables import cause, component_rows, ratio_rows, ratio_with_study_compute
 
 ONE_POD = tuple(column for column in COLUMNS if column.devices <= 72)
@@ -115,3 +116,12 @@ def test_experts_that_do_not_divide_move_devices_to_x():
 
 def test_lengths_read_as_the_study_writes_them():
     assert [seq_text(n) for n in (1024, 131072, 1048576, 100)] == ["1K", "128K", "1M", "100"]
+
+
+def test_what_cannot_be_laid_out_needs_no_workers(tmp_path, monkeypatch):
+    """Each waterfall asks for such a step; a cluster would start only to refuse it."""
+    monkeypatch.setenv("XLA_COST_CACHE", str(tmp_path))
+    request = Request("tiny", (1, 16, 1), 64, 8)
+    workers = Workers(address="tcp://nobody.is.here:1")
+    found = lower_all([request], workers)
+    assert found == {request: "mesh: y = 16 devices, expected a divisor of the 8 experts of tiny"}

@@ -20,6 +20,9 @@ from xla_cost.search.engine import Lowered
 from xla_cost.search.needs import device_seconds, held_bytes, moved_bytes
 from xla_cost.search.summary import Summary, keep_summary, kept_summary
 
+#: a workload, and how a mesh shares it out
+Placed = tuple[Workload, Layout]
+
 
 @dataclass(frozen=True)
 class ModelProblem:
@@ -36,15 +39,18 @@ class ModelProblem:
     _read: dict[Candidate, Program] = field(
         default_factory=dict, init=False, compare=False, repr=False
     )
+    _placed: dict[Candidate, Placed | str] = field(
+        default_factory=dict, init=False, compare=False, repr=False
+    )
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Travels to worker processes without the programs read so far."""
+        """Travels to worker processes without what was read and laid out so far."""
         return ModelProblem, (self.request, self.cache, self.batches)
 
     def reject(self, candidate: Candidate) -> str | None:
         """The reason for which the plan cannot be laid out on the mesh, or None."""
         try:
-            self._layout(candidate)
+            self._place(candidate)
         except XlaCostError as error:
             return str(error)
         return None
@@ -56,7 +62,7 @@ class ModelProblem:
         the two add up, since every other step of a layer waits for those moves or is waited
         for; with several they may overlap.
         """
-        workload, layout = self._workload(candidate), self._layout(candidate)
+        workload, layout = self._place(candidate)
         compute_s = device_seconds(workload, layout, machine)
         links = sum(tier.bandwidth_bytes_per_s for tier in machine.tiers)
         moves_s = moved_bytes(workload, layout) / links
@@ -66,7 +72,7 @@ class ModelProblem:
 
     def least_bytes(self, candidate: Candidate) -> float:
         """Weights of the routed experts and the cache: memory that no program does without."""
-        return held_bytes(self._workload(candidate), self._layout(candidate))
+        return held_bytes(*self._place(candidate))
 
     def kept(self, candidate: Candidate, machine: Machine, policy: Policy) -> Summary | None:
         """The figures of `candidate` that an earlier search left in the cache."""
@@ -135,8 +141,7 @@ class ModelProblem:
         layouts = []
         for batch in batches:
             problem = replace(self, request=replace(self.request, batch=batch))
-            layout = problem._layout(candidate)
-            workload = problem._workload(candidate)
+            workload, layout = problem._place(candidate)
             experts = workload.model.n_routed_experts
             slots = layout.tokens * workload.model.num_experts_per_tok * workload.capacity_factor
             if slots % experts:
@@ -144,9 +149,19 @@ class ModelProblem:
             layouts.append(replace(layout, batch=0, rows=0, tokens=0))
         return all(layout == layouts[0] for layout in layouts)
 
-    def _workload(self, candidate: Candidate) -> Workload:
-        return workload_of(self.request_of(candidate))
+    def _place(self, candidate: Candidate) -> Placed:
+        """The workload and its layout on the mesh, made once however many machines are searched.
 
-    def _layout(self, candidate: Candidate) -> Layout:
-        x, y, z = candidate.mesh
-        return resolve(self._workload(candidate), get_plan(candidate.plan), (x, y, z))
+        Raises XlaCostError where the plan cannot be laid out on the mesh.
+        """
+        found = self._placed.get(candidate)
+        if found is None:
+            try:
+                workload = workload_of(self.request_of(candidate))
+                found = workload, resolve(workload, get_plan(candidate.plan), candidate.mesh)
+            except XlaCostError as error:
+                found = str(error)
+            self._placed[candidate] = found
+        if isinstance(found, str):
+            raise XlaCostError(found)
+        return found

@@ -22,12 +22,13 @@ PRICING = ("price", "network", "kernel_time", "machine", "policy.py", "search/su
 
 @dataclass(frozen=True, slots=True)
 class Summary:
-    """The figures of an `Estimate` that a ranking needs: seconds and bytes per device."""
+    """The figures of an `Estimate` that a ranking shows: seconds, joules, bytes per device."""
 
     latency_s: float
     compute_s: float
     comm_s: float
     exposed_comm_s: float
+    energy_j: float
     needed_bytes: int
     capacity_bytes: float
 
@@ -44,6 +45,7 @@ class Summary:
             compute_s=estimate.compute_s,
             comm_s=estimate.comm_s,
             exposed_comm_s=estimate.exposed_comm_s,
+            energy_j=estimate.energy_j,
             needed_bytes=estimate.memory.needed_bytes,
             capacity_bytes=estimate.memory.capacity_bytes,
         )

@@ -103,8 +103,8 @@ def free_cells(
                     rules.name,
                     str(first.candidate),
                     str(second.candidate),
-                    Times.of(first.estimate),
-                    Times.of(second.estimate),
+                    _times(first),
+                    _times(second),
                 )
             )
     progress(total, total)
@@ -115,6 +115,11 @@ def _holds(problem: ModelProblem, candidate: Candidate, capacity_bytes: float) -
     if problem.reject(candidate) is not None:
         return False
     return problem.least_bytes(candidate) <= capacity_bytes
+
+
+def _times(best: Ranked) -> Times:
+    found = best.summary
+    return Times(found.latency_s, found.compute_s, found.comm_s, found.energy_j, found.fits)
 
 
 def _best(result: SearchResult) -> Ranked | None:

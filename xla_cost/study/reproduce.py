@@ -11,11 +11,13 @@ from xla_cost.cache import Cache
 from xla_cost.errors import XlaCostError
 from xla_cost.machine import Machine, load
 from xla_cost.models import get_config
+from xla_cost.models.layout import resolve
+from xla_cost.models.plan import get_plan
 from xla_cost.parallel import Workers
 from xla_cost.policy import STUDY, Policy
 from xla_cost.price import Estimate, price
 from xla_cost.program import Program
-from xla_cost.programs import Request, cached_program, model_program
+from xla_cost.programs import Request, cached_program, model_program, workload_of
 from xla_cost.study.cells import COLUMNS, READINGS, Column, Reading
 from xla_cost.study.known import COMPONENTS, RATIOS, Components, deviation
 
@@ -125,7 +127,7 @@ def lower_all(
     missing = []
     distinct = list(dict.fromkeys(requests))
     for request in distinct:
-        program = _read(request, cache)
+        program = _read(request, cache) or _refusal(request)
         if program is None:
             missing.append(request)
         else:
@@ -150,6 +152,15 @@ def _read(request: Request, cache: Cache) -> Program | None:
             _read_before.pop(next(iter(_read_before)))
         _read_before[key] = program
     return program
+
+
+def _refusal(request: Request) -> str | None:
+    """Why no program can be laid out, found without worker processes; None where one may be."""
+    try:
+        resolve(workload_of(request), get_plan(request.plan), request.mesh)
+    except XlaCostError as error:
+        return str(error)
+    return None
 
 
 def _lower(request: Request) -> Program | str:

@@ -16,6 +16,7 @@ BLACK, ORANGE, SKY, GREEN, YELLOW, BLUE, VERMILION, PURPLE = (
 )  # fmt: skip
 COPPER, PHOTONIC, COMPUTE = VERMILION, BLUE, GREEN
 MARKERS = "osD^vPX*"
+_DPI = 200
 #: Inches: one column of a two-column paper, and the full width.
 COLUMN_WIDTH, PAGE_WIDTH = 3.5, 7.16
 
@@ -47,9 +48,17 @@ def figure(width: float, height: float, rows: int = 1, columns: int = 1) -> Iter
 
 def save(made: Figure, folder: Path, name: str) -> list[Path]:
     """Write NAME.png (200 dpi) and NAME.svg, the same bytes for the same data."""
+    import matplotlib.pyplot as plt
+
     folder.mkdir(parents=True, exist_ok=True)
     paths = [folder / f"{name}.png", folder / f"{name}.svg"]
-    made.savefig(paths[0], dpi=200)
-    made.set_layout_engine("none")  # laid out by the first drawing; half of the time is that
-    made.savefig(paths[1], metadata={"Date": None})
+    made.set_dpi(_DPI)
+    # laid out once, at the size of the PNG: an engine that stays draws everything twice per file
+    engine = made.get_layout_engine()
+    if engine is not None:
+        engine.execute(made)
+    with plt.rc_context({"figure.constrained_layout.use": False}):
+        made.set_layout_engine(None)
+        made.savefig(paths[0], dpi=_DPI)
+        made.savefig(paths[1], metadata={"Date": None})
     return paths

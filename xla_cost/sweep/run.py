@@ -186,15 +186,15 @@ def _row(found: SearchResult) -> dict[str, Any]:
         why = found.rejected[0].why if found.rejected else "no mesh of the spec has these devices"
         return row | {"why": why}
     best = found.ranking[0]
-    estimate = best.estimate
+    summary = best.summary
     return row | {
         "mesh": "x".join(map(str, best.candidate.mesh)),
         "plan": best.candidate.plan,
-        "latency_s": estimate.latency_s,
-        "compute_s": estimate.compute_s,
-        "comm_s": estimate.comm_s,
-        "exposed_comm_s": estimate.exposed_comm_s,
-        "energy_j": estimate.energy_j,
-        "fits": estimate.memory.fits,
-        "marks": "; ".join(estimate.machine.marks),
+        "latency_s": summary.latency_s,
+        "compute_s": summary.compute_s,
+        "comm_s": summary.comm_s,
+        "exposed_comm_s": summary.exposed_comm_s,
+        "energy_j": summary.energy_j,
+        "fits": summary.fits,
+        "marks": "; ".join(found.machine.marks),
     }
