@@ -17,6 +17,7 @@ import tempfile
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import Any
 
 SHAPES = 126
@@ -76,11 +77,14 @@ def _inside() -> None:
         for candidate in candidates:
             if problem.reject(candidate) is None:
                 problem.bound_s(candidate, copper, _calibrated())
-    with part("search, programs read"):
+    with part("search, figures kept"):
         found = search(problem, candidates, copper, _calibrated(), top=SHAPES, need_fit=False)
     print(f"  {found.from_cache} from the cache, {found.lowered} lowered")
-    with part("search on the twin, programs at hand"):
+    with part("search on the twin, programs read and priced"):
         search(problem, candidates, photonic, _calibrated(), top=SHAPES, need_fit=False)
+    faster = replace(copper, memory_bytes_per_s=2 * copper.memory_bytes_per_s)
+    with part("search on a third machine, programs at hand"):
+        search(problem, candidates, faster, _calibrated(), top=SHAPES, need_fit=False)
     program = found.ranking[0].estimate.program
     seconds = []
     for _ in range(50):

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import gc
 import re
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
+from xla_cost.collection import no_collection
 from xla_cost.errors import XlaCostError
 from xla_cost.hlo.ir import Module
 from xla_cost.hlo.reader import Reader
@@ -23,7 +21,7 @@ def parse(text: str, *, where: str = "<text>") -> tuple[Module, ...]:
 
     Raises XlaCostError where no instruction at all can be read; `where` names the text in it.
     """
-    with _no_collection():
+    with no_collection():  # reading makes no cycle
         modules = Reader(_normalised(text)).read()
     if not modules:
         raise XlaCostError(f"{where}: found {_what(text)}, expected HLO text")
@@ -57,18 +55,6 @@ def read_text(path: str | Path) -> str:
             f"{name}: found binary data, expected HLO text (dump with --xla_dump_hlo_as_text)"
         )
     return data.decode("utf-8", errors="replace")
-
-
-@contextmanager
-def _no_collection() -> Iterator[None]:
-    """Without the cyclic garbage collector: reading makes many objects and no cycle."""
-    was_enabled = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if was_enabled:
-            gc.enable()
 
 
 def _normalised(text: str) -> str:

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Protocol
 
+from xla_cost.collection import no_collection
 from xla_cost.errors import XlaCostError
 from xla_cost.machine import Machine
 from xla_cost.parallel import Workers
@@ -198,17 +199,18 @@ def search(
     total = len(possible)
     missing: list[tuple[float, Candidate]] = []
     from_cache = lowered_count = 0
-    for bound_s, candidate in possible:
-        if account.beaten(candidate, bound_s):
-            continue
-        if not account.take_kept(candidate):
-            lowered = problem.cached(candidate)
-            if lowered is None:
-                missing.append((bound_s, candidate))
+    with no_collection():
+        for bound_s, candidate in possible:
+            if account.beaten(candidate, bound_s):
                 continue
-            account.take(candidate, lowered)
-        from_cache += 1
-        progress(from_cache, total)
+            if not account.take_kept(candidate):
+                lowered = problem.cached(candidate)
+                if lowered is None:
+                    missing.append((bound_s, candidate))
+                    continue
+                account.take(candidate, lowered)
+            from_cache += 1
+            progress(from_cache, total)
 
     def unbeaten() -> Iterator[Candidate]:
         for bound_s, candidate in missing:
