@@ -102,7 +102,8 @@ class TaskGraph:
     unknown_loops: tuple[Loop, ...]
 
 
-_KEPT = 32
+#: graphs kept, with their programs: all meshes of 288 devices, so that a second machine finds them
+_KEPT = 128
 _graphs: dict[tuple[int, object], tuple[Program, TaskGraph]] = {}
 
 
