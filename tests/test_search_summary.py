@@ -1,9 +1,12 @@
 """Figures kept between searches: the same as pricing gives, and never those of another question."""
 
+import re
 from dataclasses import asdict, replace
+from pathlib import Path
 
 import pytest
 
+from xla_cost import cache as cache_module
 from xla_cost.cache import Cache
 from xla_cost.machine import load
 from xla_cost.policy import CALIBRATED, STUDY
@@ -46,6 +49,17 @@ def test_an_entry_that_is_no_summary_counts_as_absent(cache, wrong):
     key = summaries._key(REQUEST, load("b300"), CALIBRATED)
     cache.put_json(key, asdict(FOUND) | wrong if isinstance(wrong, dict) and wrong else wrong)
     assert kept_summary(REQUEST, load("b300"), CALIBRATED, cache) is None
+
+
+def test_every_module_that_pricing_uses_counts():
+    """What is in neither list decides no number: messages, units of tables, JSON files."""
+    counted = {name.removesuffix(".py") for name in (*summaries.PRICING, *cache_module._SOURCES)}
+    package = Path(cache_module.__file__).parent
+    used = set()
+    for name in ("price", "network", "kernel_time", "machine"):
+        for path in (package / name).rglob("*.py"):
+            used |= set(re.findall(r"from xla_cost\.(\w+)", path.read_text(encoding="utf-8")))
+    assert used - counted == {"errors", "units", "jsonio"}
 
 
 def test_infinite_figures_are_not_kept(cache):
