@@ -49,7 +49,7 @@ def prompts_per_batch(shape: Shape) -> tuple[int, ...]:
 class Candidate:
     """A split: workers of two shapes, prompts in a prefill batch, requests in a decode batch.
 
-    `bound_per_s`: requests per second that it cannot exceed.
+    `prefill_per_s` and `decode_per_s`: requests per second that either side cannot exceed.
     """
 
     prefill: Shape
@@ -58,7 +58,13 @@ class Candidate:
     decode_workers: int
     prompts: int
     max_batch: int
-    bound_per_s: float
+    prefill_per_s: float
+    decode_per_s: float
+
+    @property
+    def bound_per_s(self) -> float:
+        """Requests per second that the whole cannot exceed."""
+        return min(self.prefill_per_s, self.decode_per_s)
 
     @property
     def is_study(self) -> bool:
@@ -101,10 +107,10 @@ def candidates(
                     left = devices - decoders * _size(decode_shape)
                     prefillers = left // _size(prefill_shape)
                     if prefillers:
-                        bound = min(prefillers * prompts / seconds, decoders * per_decoder)
                         yield Candidate(
-                            prefill_shape, prefillers, decode_shape, decoders, prompts, batch, bound
-                        )
+                            prefill_shape, prefillers, decode_shape, decoders, prompts, batch,
+                            prefillers * prompts / seconds, decoders * per_decoder,
+                        )  # fmt: skip
 
 
 def _largest_batch(decoding: Workers, tpot_s: float, context: float, tokens: int) -> int:

@@ -146,7 +146,8 @@ def best_designs(shapes: Shapes, promise: Promise, devices: int) -> list[Design]
             shapes.prefill, shapes.decode, devices,
             promise.tpot_s, promise.ttft_s, promise.inputs, promise.outputs,
         ),
-        key=lambda split: -split.bound_per_s,
+        # where decode is the wall, the prefill with most to spare: its prompts wait least
+        key=lambda split: (-split.bound_per_s, -split.prefill_per_s),
     )  # fmt: skip
     chosen = ranked[:_SIMULATED]
     chosen += [s for s in [s for s in ranked if s.is_study][:1] if s not in chosen]
@@ -226,6 +227,7 @@ def _plain(design: Design) -> dict[str, Any]:
     return {
         "tpot_limit_s": design.tpot_limit_s,
         **{name: getattr(split, name) for name in Candidate.__slots__},
+        "bound_per_s": split.bound_per_s,
         "rate_per_s": design.rate_per_s,
         "goodput_per_gpu": design.goodput_per_gpu,
         "goodput_per_j": design.goodput_per_j,
