@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from xla_cost.cache import Cache
+from xla_cost.collection import no_collection
 from xla_cost.errors import XlaCostError
 from xla_cost.program import Program
 
@@ -132,7 +133,8 @@ def model_hlo(request: Request) -> tuple[Any, Any]:
     ensure_devices(request.devices)
     built = _build(request)
     try:
-        return partition(built.fn, built.args, mesh=built.mesh, target=request.target), built
+        with no_collection():  # tracing leaves some MB of cycles, which wait until it is done
+            return partition(built.fn, built.args, mesh=built.mesh, target=request.target), built
     except XlaCostError as error:
         if not isinstance(error.__cause__, OverflowError):
             raise
@@ -148,11 +150,17 @@ def model_hlo(request: Request) -> tuple[Any, Any]:
 
 
 def program_of_text(
-    text: str, name: str, warnings: tuple[str, ...] = (), *, whole: bool = False
+    text: str,
+    name: str,
+    warnings: tuple[str, ...] = (),
+    *,
+    whole: bool = False,
+    provenance: tuple[tuple[str, str], ...] = (),
 ) -> Program:
     """The program of HLO text; of several modules the first.
 
-    With `whole` a text that is cut is refused: what is missing cannot be compared.
+    With `whole` a text that is cut is refused: what is missing cannot be compared. Without a
+    `provenance` it is the hash of the text.
     """
     from xla_cost.hlo import parse
     from xla_cost.hlo.fingerprint import hlo_sha256
@@ -169,7 +177,7 @@ def program_of_text(
         program,
         name=name,
         warnings=(*warnings, *program.warnings),
-        provenance=(*program.provenance, ("hlo_sha256", hlo_sha256(text))),
+        provenance=provenance or (*program.provenance, ("hlo_sha256", hlo_sha256(text))),
     )
 
 
@@ -204,7 +212,7 @@ def _partition(request: Request) -> tuple[Program, dict[str, Any]]:
     hlo, built = model_hlo(request)
     name = f"{request.model} {request.phase}"
     warnings = tuple(str(warning) for warning in hlo.warnings)
-    program = program_of_text(hlo.text, name, warnings)
+    program = program_of_text(hlo.text, name, warnings, provenance=hlo.provenance)
     facts = {
         "padding": dict(built.padding),
         "notes": list(built.notes),
@@ -212,12 +220,7 @@ def _partition(request: Request) -> tuple[Program, dict[str, Any]]:
     }
     if hlo.warnings:
         facts["findings"] = [finding_json(found) for found in findings(program, hlo.warnings)]
-    return (
-        replace(
-            program,
-            weights_bytes=built.weights_bytes,
-            kv_cache_bytes=built.kv_cache_bytes,
-            provenance=tuple(hlo.provenance),
-        ),
-        facts,
+    program = replace(
+        program, weights_bytes=built.weights_bytes, kv_cache_bytes=built.kv_cache_bytes
     )
+    return program, facts
