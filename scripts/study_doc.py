@@ -1,10 +1,13 @@
 """Write the numbers and figures of a study run into docs/study.md.
 
-    xla-cost study --out out/ && .venv/bin/python scripts/study_doc.py out/
+    xla-cost study --out out/
+    xla-cost study --models mini,r1,next --formats fp4,fp8+fp4 --search none --out all/
+    .venv/bin/python scripts/study_doc.py out/ all/
 
 Every number of the page that is ours stands between `<!-- begin NAME -->` and `<!-- end NAME -->`
-and is replaced from OUT/study.json; the words around them are written by hand. A block whose
-part of the study was not run (`--no-search`) says so.
+and is replaced from study.json, `others` from that of the second folder, where one is given; the
+words around them are written by hand. A block whose part of the study was not run
+(`--no-search`) says so.
 """
 
 from __future__ import annotations
@@ -32,12 +35,14 @@ FIGURES = (
 Rows = Sequence[Mapping[str, Any]]
 
 
-def main(folder: Path) -> None:
-    """Fill the page from `folder` and copy the figures it shows."""
+def main(folder: Path, every: Path | None) -> None:
+    """Fill the page from `folder`, and from `every` the other models; copy the figures it shows."""
     study = json.loads((folder / "study.json").read_text())
     text = PAGE.read_text()
     for name, make in BLOCKS.items():
         text = fill(text, name, make(study))
+    if every is not None:
+        text = fill(text, "others", others(json.loads((every / "study.json").read_text())))
     PAGE.write_text(text)
     (PAGE.parent / "figures").mkdir(exist_ok=True)
     for name in FIGURES:
@@ -113,6 +118,21 @@ def ratios(study: Mapping[str, Any]) -> str:
             body.append((reading, *(_ratio(row) for row in cells)))
         blocks.append(table(header, body))
     return "\n\n".join(blocks)
+
+
+def others(study: Mapping[str, Any]) -> str:
+    """Ratios under reading 1 of every model and format but R1 in FP4."""
+    rows = _of(study["ratios"], reading="reading-1")
+    points = list(dict.fromkeys(_point(row) for row in rows))
+    kinds = dict.fromkeys((row["model"], row["format"], row["machine"]) for row in rows)
+    body = []
+    for model, number_format, machine in kinds:
+        if (model, number_format) != ("r1", "fp4"):
+            mine = _of(rows, model=model, format=number_format, machine=machine)
+            at = {_point(row): number(row["ratio"]) for row in mine}
+            name = f"{get_config(model).name}, {number_format.upper()}, {machine.upper()}"
+            body.append((name, *(at.get(point, "-") for point in points)))
+    return table(("reading 1", *points), body)
 
 
 def _range(row: Mapping[str, Any]) -> str:
@@ -268,6 +288,6 @@ BLOCKS: Mapping[str, Callable[[Mapping[str, Any]], str]] = {
 }
 
 if __name__ == "__main__":
-    if len(sys.argv) != 2:
-        sys.exit("usage: study_doc.py OUT, the folder that `xla-cost study --out OUT` wrote")
-    main(Path(sys.argv[1]))
+    if len(sys.argv) not in (2, 3):
+        sys.exit("usage: study_doc.py OUT [ALL], folders that `xla-cost study --out` wrote")
+    main(Path(sys.argv[1]), Path(sys.argv[2]) if len(sys.argv) == 3 else None)
