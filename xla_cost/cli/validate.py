@@ -25,8 +25,6 @@ def validate(
     ] = False,
 ) -> None:
     """Predict everything measured that no fit has seen, and show the errors."""
-    import sys
-
     from rich.console import Console
 
     from xla_cost.jsonio import write_json
@@ -38,7 +36,7 @@ def validate(
     if json:
         write_json(json, describe(outcome.points, outcome.skipped))
     if json != "-":
-        Console(file=sys.stdout).print(_table(outcome))
+        _show(outcome)
     for reason in outcome.skipped:
         progress.print(f"left out: {reason}")
     failed = docs is not None and _document(docs, outcome, check)
@@ -63,20 +61,28 @@ def _document(docs: Path, outcome: Any, check: bool) -> bool:
     return False
 
 
-def _table(outcome: Any) -> Any:
-    from rich.table import Table
+def _show(outcome: Any) -> None:
+    """The rows, then the groups; on standard output."""
+    from rich.markup import escape
 
+    from xla_cost.show.console import console, table
     from xla_cost.validate import summaries
 
-    table = Table("group", "what", "machine", "unit", "measured", "predicted", "error",
-                  title="predicted beside measured")  # fmt: skip
+    rows = table("group", "what", "machine", "unit", "measured", "predicted", "error")
+    for column in rows.columns[1:4]:
+        column.justify = "left"
+    rows.columns[1].no_wrap = False
     for point in outcome.points:
         style = "red" if point.misses else ""
-        table.add_row(point.group, point.name, point.machine, point.unit, f"{point.measured:.4g}",
-                      f"{point.predicted:.4g}", f"{point.error:+.1%}", style=style)  # fmt: skip
-    table.add_section()
+        rows.add_row(point.group, escape(point.name), point.machine, point.unit,
+                     f"{point.measured:.4g}", f"{point.predicted:.4g}", f"{point.error:+.1%}",
+                     style=style)  # fmt: skip
+    groups = table("group", "points", "missed", "bar", "median error")
     for one in summaries(outcome.points):
-        bar = "no bar" if one.bar is None else f"bar {one.bar:.0%}"
-        table.add_row(one.group, f"{one.points} points, {one.missed} missed", "", bar, "", "median",
-                      f"{one.median_error:.1%}")  # fmt: skip
-    return table
+        groups.add_row(one.group, str(one.points), str(one.missed),
+                       "none" if one.bar is None else f"{one.bar:.0%}",
+                       f"{one.median_error:.1%}")  # fmt: skip
+    out = console()
+    out.print(rows)
+    out.print()
+    out.print(groups)

@@ -53,9 +53,10 @@ def headline(estimates: Sequence[Estimate]) -> object:
         row(f"    {tier}", *(seconds_text(e.comm_s_by_tier.get(tier, 0.0)) for e in estimates))
     row("    exposed", *(seconds_text(e.exposed_comm_s) for e in estimates))
     row("  bound by", *(_bound(e) for e in estimates))
-    row("memory per device", *(_memory(e) for e in estimates))
-    row("energy per device", *(joules_text(e.energy_j) for e in estimates))
-    row("energy, all devices", *(joules_text(e.energy.total_j) for e in estimates))
+    row("device memory", *(_memory(e) for e in estimates))
+    row("  of", *(bytes_text(e.memory.capacity_bytes) for e in estimates))
+    row("device energy", *(joules_text(e.energy_j) for e in estimates))
+    row("total energy", *(joules_text(e.energy.total_j) for e in estimates))
     return made
 
 
@@ -213,9 +214,8 @@ def _bound(estimate: Estimate) -> str:
 
 
 def _memory(estimate: Estimate) -> str:
-    memory = estimate.memory
-    text = f"{bytes_text(memory.needed_bytes)} of {bytes_text(memory.capacity_bytes)}"
-    return text if memory.fits else f"[red]{text}, too much[/red]"
+    text = bytes_text(estimate.memory.needed_bytes)
+    return text if estimate.memory.fits else f"[red]{text}, too much[/red]"
 
 
 def _tail(scope: str) -> str:
