@@ -63,20 +63,23 @@ def _document(docs: Path, outcome: Any, check: bool) -> bool:
 
 def _show(outcome: Any) -> None:
     """The rows, then the groups; on standard output."""
+    import itertools
+
     from rich.markup import escape
 
     from xla_cost.show.console import console, table
     from xla_cost.validate import summaries
 
-    rows = table("group", "what", "machine", "unit", "measured", "predicted", "error")
-    for column in rows.columns[1:4]:
+    rows = table("", "machine", "unit", "measured", "predicted", "error")
+    rows.columns[0].no_wrap = False
+    for column in rows.columns[1:3]:
         column.justify = "left"
-    rows.columns[1].no_wrap = False
-    for point in outcome.points:
-        style = "red" if point.misses else ""
-        rows.add_row(point.group, escape(point.name), point.machine, point.unit,
-                     f"{point.measured:.4g}", f"{point.predicted:.4g}", f"{point.error:+.1%}",
-                     style=style)  # fmt: skip
+    for group, points in itertools.groupby(outcome.points, key=lambda point: point.group):
+        rows.add_row(f"[bold]{escape(group)}[/bold]")
+        for point in points:
+            rows.add_row(f"  {escape(point.name)}", point.machine, point.unit,
+                         f"{point.measured:.4g}", f"{point.predicted:.4g}", f"{point.error:+.1%}",
+                         style="red" if point.misses else "")  # fmt: skip
     groups = table("group", "points", "missed", "bar", "median error")
     for one in summaries(outcome.points):
         groups.add_row(one.group, str(one.points), str(one.missed),
