@@ -157,6 +157,7 @@ def test_function_is_partitioned_and_priced(capfd, tmp_path):
         ((*TINY, "--phase", "sideways"), "phase = 'sideways'"),
         ((*TINY, "--attention", "nosuch"), "attention = 'nosuch'"),
         ((*TINY, "--microbatches", "0"), "--microbatches 0"),
+        ((*TINY, "--capacity-factor", "nan"), "capacity_factor = nan"),
         ((*TINY, "--imbalance", "0.5"), "expert_imbalance = 0.5"),
         ((*TINY, "--placement", "abc"), "axis_order"),
         (("r1", "--mesh", "1x7x1", "--seq", "8192", "--batch", "8"), "experts"),

@@ -100,6 +100,7 @@ def model_program(request: Request, cache: Cache | None = None) -> Found:
     """
     from xla_cost import program_io
 
+    workload_of(request)  # says what is wrong with a value that no key can hold
     cache = cache or Cache()
     key = request.key()
     stored = cache.get_json(key)
