@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from xla_cost.errors import XlaCostError
-from xla_cost.jsonio import canonical_json, plain, read_json, write_json
+from xla_cost.jsonio import canonical_json, make_folder, plain, read_json, write_json
 
 
 @dataclass(frozen=True)
@@ -132,3 +132,17 @@ def test_missing_files_and_folders_are_named(tmp_path):
 def test_a_device_is_written_directly():
     write_json("/dev/null", {"a": 1})
     assert stat.S_ISCHR(os.stat("/dev/null").st_mode)
+
+
+def test_a_folder_is_made_or_refused_in_one_sentence(tmp_path):
+    folder = tmp_path / "a" / "b"
+    make_folder(folder, "--out")
+    make_folder(folder, "--out")
+    assert folder.is_dir()
+    (folder / "file").write_text("kept")
+    with pytest.raises(XlaCostError) as refusal:
+        make_folder(folder / "file", "--out")
+    assert str(refusal.value) == (
+        f"--out {folder / 'file'}: cannot be used (File exists); expected a folder that can be "
+        "written to"
+    )

@@ -91,6 +91,25 @@ def write_text(path: str | os.PathLike[str], text: str) -> None:
         raise XlaCostError(f"{os.fspath(path)}: cannot be written ({reason})") from error
 
 
+def make_folder(path: str | os.PathLike[str], place: str) -> None:
+    """Make a folder for results, before they are computed, where it is not there yet.
+
+    Raises `XlaCostError` when it cannot be made or nothing can be written into it; `place` is
+    the option that named it.
+    """
+    reason = "no permission to write into it"
+    try:
+        Path(path).mkdir(parents=True, exist_ok=True)
+        writable = os.access(path, os.W_OK | os.X_OK)
+    except OSError as error:
+        writable, reason = False, error.strerror or type(error).__name__
+    if not writable:
+        raise XlaCostError(
+            f"{place} {os.fspath(path)}: cannot be used ({reason}); expected a folder that can "
+            "be written to"
+        )
+
+
 def replace_file(path: Path, data: bytes, *, sync: bool, scratch: Path | None = None) -> None:
     """Put `data` at `path` by writing a temporary file and renaming it.
 

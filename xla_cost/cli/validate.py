@@ -27,10 +27,13 @@ def validate(
     """Predict everything measured that no fit has seen, and show the errors."""
     from rich.console import Console
 
+    from xla_cost.errors import XlaCostError
     from xla_cost.jsonio import write_json
     from xla_cost.validate import PARTS, describe, summaries
     from xla_cost.validate import validate as run
 
+    if check and docs is None:
+        raise XlaCostError("--check: given without --docs; expected the folder it compares with")
     progress = Console(stderr=True, soft_wrap=True)
     outcome = run(part or PARTS, progress.print)
     if json:
