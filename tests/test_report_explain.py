@@ -95,6 +95,10 @@ def test_other_kinds_of_results():
     text = " ".join(sentences(checked(serve_result(), "r.json")))
     assert "within 100 ms, 99 % within 1.50 s" in text
     assert "What holds it back: prefill." in text
+    assert "Later tokens come every" in text
+    single = serve_result()
+    single["tpot_s"] = dict.fromkeys(single["tpot_s"])  # null, as where answers have one token
+    assert "Later tokens" not in " ".join(sentences(checked(single, "r.json")))
     with pytest.raises(XlaCostError, match="kind study; expected one of"):
         sentences(checked(RESULTS["study"](), "r.json"))
 

@@ -81,8 +81,8 @@ def test_decode_steps() -> None:
 @pytest.mark.parametrize(
     ("fields", "message"),
     [
-        ({"rate_per_s": 0.0}, r"load: rate_per_s = 0\.0; must be above 0"),
-        ({"arrivals": "closed"}, "a closed loop without in_flight"),
+        ({"rate_per_s": 0.0}, r"load\.rate_per_s = 0\.0; must be in 1e-09 \.\. 1e\+09"),
+        ({"arrivals": "closed"}, r"load\.in_flight: missing in a closed loop"),
         ({"in_flight": 0}, "in_flight = 0; must be at least 1"),
         ({"prefix_hit_rate": 1.0}, r"prefix_hit_rate = 1\.0; must be in 0 \.\. below 1"),
         ({"requests": 0}, "requests = 0"),

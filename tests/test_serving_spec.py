@@ -100,13 +100,69 @@ def test_a_spec_becomes_a_system(tmp_path: Path) -> None:
         ("token_budget = 4096", "tokens = 4096", r"spec\.toml: prefill\.tokens: unknown key; must"),
         ('routing = "least-loaded"', 'routing = "any"', r"routing = 'any'; must be one of round-"),
         ("rate_per_s = 5.0", "", r"spec\.toml: load\.rate_per_s: missing; expected a value"),
-        ("latency_us = 5.0", "latency_us = -1", r"transfer\.latency_us = -1; must be a number >="),
-        ("mean = 1000", 'mean = "x"', r"load\.input_tokens\.mean = 'x'; must be a number >= 1"),
+        (
+            "latency_us = 5.0",
+            "latency_us = -1",
+            r"transfer\.latency_us = -1; must be a finite number",
+        ),
+        (
+            "mean = 1000",
+            'mean = "x"',
+            r"load\.input_tokens\.mean = 'x'; must be a finite number >= 1",
+        ),
         ("bandwidth_GBps = 50.0", "", r"transfer\.bandwidth_GBps: missing; expected one"),
         ("[slo]", "[slo]\nttft_ms = 1", r"spec\.toml: slo\.ttft_ms: unknown key; must be one of"),
         ("[slo]", "[goal]", r"spec\.toml: goal: unknown key"),
         ('arrivals = "poisson"', 'arrivals = "burst"', r"load\.arrivals = 'burst'; must be one of"),
         ("seed = 3", 'seed = 3\ntrace = "x.csv"', r"trace: beside arrivals = 'poisson'; must be"),
+        (
+            "rate_per_s = 5.0",
+            "rate_per_s = 0",
+            r"load\.rate_per_s = 0; must be a number in 1e-09 \.\. 1",
+        ),
+        (
+            "rate_per_s = 5.0",
+            "rate_per_s = inf",
+            r"rate_per_s = inf; must be a number in 1e-09 \.\.",
+        ),
+        (
+            "rate_per_s = 5.0",
+            "rate_per_s = 1e18",
+            r"rate_per_s = 1e\+18; must be a number in 1e-09",
+        ),
+        (
+            '"poisson"\nrate_per_s = 5.0',
+            '"closed"',
+            r"spec\.toml: load\.in_flight: missing; expected",
+        ),
+        (
+            "low = 5",
+            "low = 51",
+            r"toml: load\.output_tokens: low = 51, high = 50; must be low <= high",
+        ),
+        ("ttft_s = 0.5", "ttft_s = 0", r"spec\.toml: slo\.ttft_s = 0; must be a finite number > 0"),
+        ("tpot_ms = 6.0", "tpot_ms = 0.0", r"slo\.tpot_ms = 0\.0; must be a finite number > 0"),
+        ("ttft_s = 0.5", "e2e_s = nan", r"slo\.e2e_s = nan; must be a finite number > 0"),
+        (
+            "bytes_per_token = 70000",
+            "",
+            r"transfer\.bytes_per_token: missing; expected one, as the",
+        ),
+        (
+            "latency_us = 5.0",
+            'tier = "x"',
+            r"transfer\.tier = 'x': the pools name no machine; expec",
+        ),
+        (
+            "max_batch = 16",
+            "kv_watermark = 0.1",
+            r"decode\.kv_watermark: beside kv_policy = \"queue\"",
+        ),
+        (
+            "budget = 4096",
+            "budget = 999",
+            r"prefill\.token_budget = 999: the longest prompt has 1000",
+        ),
         ("seed = 3", "seed 3", r"spec\.toml: .*; expected TOML"),
     ],
 )
@@ -114,6 +170,50 @@ def test_bad_specs(tmp_path: Path, old: str, new: str, message: str) -> None:
     assert old in GIVEN
     with pytest.raises(XlaCostError, match=message):
         assemble(read_spec(write(tmp_path, GIVEN.replace(old, new, 1))))
+
+
+def test_the_documented_scenario_is_one(tmp_path: Path) -> None:
+    page = (Path(__file__).parent.parent / "docs" / "serving.md").read_text(encoding="utf-8")
+    part = page.split("## A scenario as TOML")[1].split("\n## ")[0]
+    example = "\n".join(line[4:] for line in part.splitlines() if line.startswith("    "))
+    spec = read_spec(write(tmp_path, example))
+    assert [pool.role for pool in spec.pools] == ["prefill", "decode"]
+    assert (spec.pools[1].kv_watermark, spec.mtp.draft_step_share) == (0.01, 1 / 61)
+    assert "kv_watermark = 0.01" in example
+    assert "draft_step_share = 1/61" in example
+
+
+def test_a_mixed_pool_passes_no_cache_on(tmp_path: Path) -> None:
+    mixed = """
+    [mixed.curve]
+    prefill_per_token_us = 1
+    decode_fixed_ms = 1
+    [load]
+    arrivals = "closed"
+    in_flight = 2
+    [load.input_tokens]
+    mean = 9
+    [load.output_tokens]
+    mean = 1
+    """
+    assert read_spec(write(tmp_path, mixed)).pools[0].role == "mixed"
+    with pytest.raises(
+        XlaCostError, match=r"spec\.toml: transfer: beside \[mixed\], whose workers"
+    ):
+        read_spec(write(tmp_path, mixed + "[transfer]\nlatency_us = 1\n"))
+    with pytest.raises(XlaCostError, match=r"spec\.toml: claim: beside \[mixed\]"):
+        read_spec(write(tmp_path, 'claim = "before-prefill"\n' + mixed))
+
+
+def test_files_that_cannot_be_read_are_one_sentence(tmp_path: Path) -> None:
+    path = tmp_path / "none.toml"
+    with pytest.raises(XlaCostError) as refusal:
+        read_spec(path)
+    assert str(refusal.value) == f"{path}: cannot be read (No such file or directory)"
+    path.write_bytes(b"a = 1\n\xff")
+    with pytest.raises(XlaCostError) as refusal:
+        read_spec(path)
+    assert str(refusal.value) == f"{path}: byte 6 is not UTF-8; expected TOML"
 
 
 def test_model_workers_and_a_trace(tmp_path: Path) -> None:

@@ -65,13 +65,25 @@ HEAD = "arrival_s,input_tokens,output_tokens\n"
     ("name", "text", "message"),
     [
         ("a.csv", HEAD + "1,10,3\n0.5,10,3\n", r"a\.csv:3: arrival_s = '0.5'; must not be before"),
-        ("a.csv", HEAD + "1,ten,3\n", r"a\.csv:2: input_tokens = 'ten'; expected a number >= 0"),
+        (
+            "a.csv",
+            HEAD + "1,ten,3\n",
+            r"a\.csv:2: input_tokens = 'ten'; expected a number in 0 \.\. 1e15",
+        ),
         ("a.csv", HEAD + "1,10,0\n", r"a\.csv:2: output_tokens = '0'; expected a whole number"),
         ("a.csv", HEAD + "1,10.5,3\n", r"input_tokens = '10.5'; expected a whole number >= 1"),
-        ("a.csv", HEAD + "nan,10,3\n", r"arrival_s = 'nan'; expected a number >= 0"),
+        ("a.csv", HEAD + "nan,10,3\n", r"arrival_s = 'nan'; expected a number in 0 \.\. 1e15"),
         ("a.csv", HEAD + "1,10\n", r"a\.csv:2: 2 fields; expected 3"),
         ("a.csv", HEAD + "1,10,3,4\n", r"a\.csv:2: .* fields; expected 3"),
-        ("a.csv", "time,tokens\n1,2\n", r"a\.csv:2: fields \['time', 'tokens'\]; expected arrival"),
+        ("a.csv", "time,tokens\n1,2\n", r"a\.csv:1: fields \['time', 'tokens'\]; expected arrival"),
+        ("a.csv", "1,10,3\n2,10,3\n", r"a\.csv:1: fields \['1', '10', '3'\]; expected arrival_s"),
+        ("a.csv", "arrival_s,input_tokens\n1,10\n", r"a\.csv:1: fields \['arrival_s', 'input_"),
+        (
+            "a.csv",
+            HEAD + "inf,1,1\n",
+            r"a\.csv:2: arrival_s = 'inf'; expected a number in 0 \.\. 1e15",
+        ),
+        ("a.csv", HEAD + "1,1e30,1\n", r"a\.csv:2: input_tokens = '1e30'; expected a number in 0"),
         ("a.csv", HEAD, r"a\.csv: no requests; expected at least one"),
         ("a.jsonl", "{nope\n", r"a\.jsonl:1: '\{nope'; expected a JSON object"),
         ("a.jsonl", "[1]\n", r"a\.jsonl:1: '\[1\]'; expected a JSON object"),
@@ -95,5 +107,17 @@ def test_errors_name_line_value_and_expectation(
 
 
 def test_a_missing_file_is_one_sentence(tmp_path: Path) -> None:
-    with pytest.raises(XlaCostError, match="expected a readable text file"):
+    with pytest.raises(
+        XlaCostError, match=r"none\.csv: cannot be read \(No such file or directory\)"
+    ):
         read_trace(tmp_path / "none.csv")
+
+
+def test_a_binary_file_is_one_sentence(tmp_path: Path) -> None:
+    path = tmp_path / "a.csv"
+    path.write_bytes(HEAD.encode() + b"\xff\xfe")
+    with pytest.raises(XlaCostError) as refusal:
+        read_trace(path)
+    assert (
+        str(refusal.value) == f"trace {path}: byte {len(HEAD)} is not UTF-8; expected a text file"
+    )

@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from xla_cost.errors import XlaCostError
+from xla_cost.jsonio import make_folder
 
 if TYPE_CHECKING:
-    from xla_cost.serving.assemble import Assembled
+    from xla_cost.serving.assemble import Assembled, Note
     from xla_cost.serving.results import ServeResult
     from xla_cost.serving.spec import ServeSpec
 
@@ -23,83 +24,145 @@ def serve(
     spec: Annotated[Path | None, typer.Argument(
         help="a scenario as TOML, see docs/serving.md; default: --scenario study")] = None,
     scenario: Annotated[str, typer.Option(help="a ready scenario: study")] = "",
-    concurrency: Annotated[int, typer.Option(help="requests in flight at most")] = 0,
-    requests: Annotated[int, typer.Option(help="requests measured")] = 0,
+    concurrency: Annotated[int | None, typer.Option(help="requests in flight at most")] = None,
+    requests: Annotated[int | None, typer.Option(help="requests measured")] = None,
     seed: Annotated[int | None, typer.Option(help="seed of arrivals and lengths")] = None,
     machine: Annotated[str, typer.Option(help="machine of all model workers")] = "",
     against: Annotated[list[str], typer.Option(help="another machine; may be repeated")] = [],  # noqa: B006
     policy: Annotated[str, typer.Option(
-        help="study scenario: study or calibrated costs")] = "study",
+        help="of the study scenario: study (default) or calibrated costs")] = "",
     optimise: Annotated[bool, typer.Option(
         "--optimise", help="search workers, meshes and batch limits for goodput")] = False,
-    ttft: Annotated[float, typer.Option(help="with --optimise: TTFT limit in seconds")] = 0.0,
-    tpot_ms: Annotated[float, typer.Option(help="with --optimise: TPOT limit in ms")] = 0.0,
+    ttft: Annotated[float | None, typer.Option(
+        help="with --optimise: TTFT limit in seconds, default 10")] = None,
+    tpot_ms: Annotated[float | None, typer.Option(
+        help="with --optimise: TPOT limit in ms, default 25")] = None,
     out: Annotated[Path | None, typer.Option(help="folder for figures (PNG, SVG) and NPZ")] = None,
     json: Annotated[str, typer.Option("--json", help="write JSON to a file, - for standard output")]
     = "",
     series: Annotated[bool, typer.Option("--series", help="occupancy over time in the JSON")]
     = False,
-    quiet: Annotated[bool, typer.Option("--quiet", help="no tables")] = False,
+    quiet: Annotated[bool, typer.Option("--quiet", help="no tables, no progress")] = False,
 ) -> None:  # fmt: skip
     """Simulate serving on one machine or several, request by request."""
+    for name, number, least in (
+        ("concurrency", concurrency, 1), ("requests", requests, 1), ("seed", seed, 0),
+    ):  # fmt: skip
+        if number is not None and number < least:
+            raise XlaCostError(f"--{name} {number}: expected a whole number of at least {least}")
+    for name, limit in (("ttft", ttft), ("tpot-ms", tpot_ms)):
+        if limit is not None and not optimise:
+            raise XlaCostError(f"--{name} {limit:g}: given without --optimise; expected beside it")
+        if limit is not None and not 0 < limit < float("inf"):
+            raise XlaCostError(f"--{name} {limit:g}: expected a finite number above 0")
+    if scenario not in ("", "study"):
+        raise XlaCostError(f"--scenario {scenario!r}: unknown; expected study")
+    if series and not json:
+        raise XlaCostError("--series: given without --json; expected beside it")
+    note = None if quiet else _note
     if optimise:
-        _optimise(machine, against, policy, ttft, tpot_ms, out, json, quiet)
+        for name, value in (("SPEC", spec), ("--concurrency", concurrency),
+                            ("--requests", requests), ("--seed", seed),
+                            ("--series", series or None)):  # fmt: skip
+            if value is not None:
+                raise XlaCostError(
+                    f"--optimise: beside {name} ({value}), which it does not look at; "
+                    "expected machines, policy and limits only"
+                )
+        limits = (10.0 if ttft is None else ttft, (25.0 if tpot_ms is None else tpot_ms) / 1e3)
+        _optimise(machine, against, policy or "study", limits, out, json, quiet, note)
         return
     asked = _spec(spec, scenario, concurrency, requests, seed, policy)
     machines = [machine, *against]
+    _check_machines(spec, asked, machines)
+    if out is not None:
+        make_folder(out, "--out")
+    where = spec.name if spec else ""
     built, results = [], []
     for name in machines:
-        system, result = _run(asked, name)
+        system, result = _run(asked, name, where, note)
         built.append(system)
         results.append((name or "as specified", result))
     study = scenario == "study" and len(results) == 2
     if json:
         _write(json, built, results, series, study)
     if out is not None:
-        _figures(out, asked, built, results, scenario, policy, machines)
+        files = _files(out, asked, built, results, machines if study else None, note)
+        if note:
+            for path in files:
+                note(f"wrote {path}")
     if json != "-" and not quiet:
         _show(built, results, study)
 
 
 def _spec(
-    path: Path | None, scenario: str, concurrency: int, requests: int, seed: int | None, policy: str
-) -> ServeSpec:
+    path: Path | None, scenario: str, concurrency: int | None, requests: int | None,
+    seed: int | None, policy: str,
+) -> ServeSpec:  # fmt: skip
     from xla_cost.policy import policy as policy_of
     from xla_cost.serving.spec import read_spec
     from xla_cost.serving.study import study_spec
 
-    for name, value in (("concurrency", concurrency), ("requests", requests)):
-        if value < 0:
-            raise XlaCostError(f"--{name} {value}: expected a whole number of at least 1")
     if path is not None:
         if scenario:
             raise XlaCostError(f"--scenario {scenario}: given with {path}; expected one of both")
+        if policy:
+            raise XlaCostError(
+                f"--policy {policy}: given with {path}; expected the key policy in its pools"
+            )
         asked = read_spec(path)
-        if concurrency:
+        if requests is not None and asked.load.trace is not None:
+            raise XlaCostError(
+                f"--requests {requests}: given with a trace, which is measured to its end; "
+                "expected none"
+            )
+        if concurrency is not None:
             asked = replace(asked, load=replace(asked.load, in_flight=concurrency))
     else:
-        if scenario not in ("", "study"):
-            raise XlaCostError(f"--scenario {scenario!r}: unknown; expected study")
-        policy_of(policy)
-        asked = study_spec(concurrency or 2048, policy)
-    if requests:
+        chosen = policy or "study"
+        policy_of(chosen)
+        asked = study_spec(2048 if concurrency is None else concurrency, chosen)
+    if requests is not None:
         asked = replace(asked, load=replace(asked.load, requests=requests))
     if seed is not None:
         asked = replace(asked, load=replace(asked.load, seed=seed))
     return asked
 
 
-def _run(asked: ServeSpec, machine: str) -> tuple[Assembled, ServeResult]:
+def _check_machines(path: Path | None, asked: ServeSpec, machines: list[str]) -> None:
+    """Refuse machines that no pool runs on, and unknown ones before anything is computed."""
+    from xla_cost.machine import load
+    from xla_cost.serving.lowered import WorkerModel
+
+    named = [name for name in machines if name]
+    if named and not any(isinstance(pool.worker, WorkerModel) for pool in asked.pools):
+        option = "--machine" if machines[0] else "--against"
+        raise XlaCostError(
+            f"{option} {named[0]}: all pools of {path} have given curves, which no machine "
+            "changes; expected a pool with a model"
+        )
+    for name in named:
+        load(name)
+
+
+def _run(
+    asked: ServeSpec, machine: str, where: str, note: Note | None
+) -> tuple[Assembled, ServeResult]:
+    """Assemble and simulate; what is wrong with the scenario is said with its file, `where`."""
     from xla_cost.serving.assemble import assemble
     from xla_cost.serving.results import summarise
     from xla_cost.serving.simulate import simulate
 
-    built = assemble(asked, machine, note=_note)
-    return built, summarise(built.system, simulate(built.system, asked.load), asked.slo)
+    try:
+        built = assemble(asked, machine, note=note)
+        run = simulate(built.system, asked.load)
+    except XlaCostError as mistake:
+        raise XlaCostError(f"{where}: {mistake}" if where else str(mistake)) from mistake
+    return built, summarise(built.system, run, asked.slo)
 
 
 def _note(what: str) -> None:
-    print(f"pricing {what}", file=sys.stderr)
+    print(what, file=sys.stderr)
 
 
 def _write(place: str, built: list[Assembled], results: Named, series: bool, study: bool) -> None:
@@ -165,49 +228,53 @@ def _show(built: list[Assembled], results: Named, study: bool) -> None:
         )
 
 
-def _figures(
-    out: Path, asked: ServeSpec, built: list[Assembled], results: Named, scenario: str,
-    policy: str, machines: list[str],
-) -> None:  # fmt: skip
+def _files(
+    out: Path, asked: ServeSpec, built: list[Assembled], results: Named,
+    study: list[str] | None, note: Note | None,
+) -> list[Path]:  # fmt: skip
+    """Figures and curves in `out`; those of the study's scenario with its two machines, `study`."""
     from xla_cost.serving.export import export_npz
     from xla_cost.serving.figures import occupancy_figure, study_figures
 
-    out.mkdir(parents=True, exist_ok=True)
     files = occupancy_figure(results, out)
     for (name, _), system in zip(results, built, strict=True):
         files.append(export_npz(system.system, out / f"{name.replace(' ', '-')}.npz"))
-    if scenario == "study" and len(results) == 2:
+    if study:
         from xla_cost.serving.study import CONCURRENCY
 
         runs = {}
         for limit in CONCURRENCY:
             load = replace(asked.load, in_flight=limit, warmup=limit)
             at = replace(asked, load=load)
-            runs[limit] = (_run(at, machines[0])[1], _run(at, machines[1])[1])
+            runs[limit] = (_run(at, study[0], "", note)[1], _run(at, study[1], "", note)[1])
         files += study_figures(runs, out)
-    for path in files:
-        print(f"wrote {path}", file=sys.stderr)
+    return files
 
 
 def _optimise(
-    machine: str, against: list[str], policy: str, ttft: float, tpot_ms: float,
-    out: Path | None, json: str, quiet: bool,
+    machine: str, against: list[str], policy: str, limits: tuple[float, float],
+    out: Path | None, json: str, quiet: bool, note: Note | None,
 ) -> None:  # fmt: skip
+    """`limits`: TTFT and TPOT in seconds."""
     from xla_cost.jsonio import write_json
+    from xla_cost.machine import load
+    from xla_cost.policy import policy as policy_of
     from xla_cost.serving.optimise import optimise, optimise_json, optimise_table
 
     fabrics = [machine or "b300", *(against or ([] if machine else ["b300-photonic"]))]
-    found = {
-        name: optimise(name, policy, ttft or 10.0, (tpot_ms or 25.0) / 1e3, note=_note)
-        for name in fabrics
-    }
+    policy_of(policy)
+    for name in fabrics:
+        load(name)
+    if out is not None:
+        make_folder(out, "--out")
+    found = {name: optimise(name, policy, *limits, note=note) for name in fabrics}
     if json:
         write_json(json, optimise_json(found))
     if out is not None:
         from xla_cost.serving.figures import pareto_figure
 
-        out.mkdir(parents=True, exist_ok=True)
         for path in pareto_figure(found, out):
-            print(f"wrote {path}", file=sys.stderr)
+            if note:
+                note(f"wrote {path}")
     if json != "-" and not quiet:
         print(optimise_table(found))

@@ -122,7 +122,7 @@ KINDS: Mapping[str, Mapping[str, Any]] = {
     "serve": {
         "requests": _S,
         "ttft_s": _DISTRIBUTION,
-        "tpot_s": _DISTRIBUTION,
+        "tpot_s": {part: Maybe(_S) for part in _DISTRIBUTION},
         "e2e_s": _DISTRIBUTION,
         "series": Maybe({"*": [[_ANY]]}),
     },

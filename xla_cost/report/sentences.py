@@ -110,10 +110,11 @@ def _serve(data: Mapping[str, Any]) -> Iterator[str]:
         f"Half of the users see the first token within {seconds_text(ttft['p50'])}, 99 % within "
         f"{seconds_text(ttft['p99'])}."
     )
-    yield (
-        f"Later tokens come every {seconds_text(tpot['p50'])} (median), "
-        f"{seconds_text(tpot['p99'])} for the slowest per cent."
-    )
+    if tpot.get("p50") is not None and tpot.get("p99") is not None:  # null: one token each
+        yield (
+            f"Later tokens come every {seconds_text(tpot['p50'])} (median), "
+            f"{seconds_text(tpot['p99'])} for the slowest per cent."
+        )
     bottleneck = data.get("bottleneck")
     if isinstance(bottleneck, str) and bottleneck:
         yield f"What holds it back: {bottleneck.rstrip('.')}."

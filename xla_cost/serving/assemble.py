@@ -18,7 +18,7 @@ from xla_cost.serving.lowered import (
 )
 from xla_cost.serving.points import Check, worst
 from xla_cost.serving.spec import PoolSpec, ServeSpec
-from xla_cost.serving.system import Pool, System, Transfer
+from xla_cost.serving.system import Pool, System, Transfer, refuse_longer
 
 #: Requests that curves reach to where nothing limits the decode batch.
 _LARGEST_BATCH = 8192
@@ -72,6 +72,7 @@ def _on(pool: PoolSpec, machine: str) -> PoolSpec:
 def _pool(
     asked: PoolSpec, load: Load, note: Note | None, store: Cache | None
 ) -> tuple[Pool, tuple[Check, ...]]:
+    _refuse_long_prompts(asked, load)
     curves, room, checks = _curves(asked, load, note, store)
     pool = Pool(
         role=asked.role,
@@ -88,6 +89,21 @@ def _pool(
     return pool, checks
 
 
+def _refuse_long_prompts(asked: PoolSpec, load: Load) -> None:
+    """Before anything is lowered; a lognormal length has no longest, its prompts are looked at
+    when they are sent."""
+    if asked.role == "decode" or asked.chunked:
+        return
+    if load.trace is not None:
+        longest = max(row.input_tokens - row.cached for row in load.trace.rows)
+    elif load.input_tokens.kind == "lognormal":
+        return
+    else:
+        prompt = _range(load, 0)[1]
+        longest = prompt - int(prompt * load.prefix_hit_rate)
+    refuse_longer(asked.role, asked.token_budget, longest, "the longest prompt")
+
+
 def _curves(
     asked: PoolSpec, load: Load, note: Note | None, store: Cache | None
 ) -> tuple[LatencyCurves, int | None, tuple[Check, ...]]:
@@ -100,7 +116,7 @@ def _curves(
     checks: tuple[Check, ...] = ()
     rooms: list[int] = []
     if asked.role != "decode":
-        budget = max(asked.token_budget, typical)
+        budget = max(asked.token_budget, typical)  # `typical` is rounded up
         # a chunk may be any part of a prompt, and a cached prefix leaves a part too
         whole = not asked.chunked and not load.prefix_hit_rate and load.trace is None
         shortest = min(prompts[0], typical) if whole else 1
@@ -168,9 +184,15 @@ def _transfer(spec: ServeSpec, system: System, machine: str) -> Transfer:
         bandwidth = link.bandwidth_bytes_per_s * link.efficiency if bandwidth is None else bandwidth
         latency = link.latency_s if latency is None else latency
         size = bytes_per_token(models[0]) if size is None else size
-    elif size and bandwidth is None:
+    elif tier:
         raise XlaCostError(
-            "transfer.bandwidth_GBps: missing; expected one, as the pools name no machine"
+            f"transfer.tier = {tier!r}: the pools name no machine; expected bandwidth_GBps and "
+            "bytes_per_token instead"
+        )
+    elif (size is None) != (bandwidth is None):
+        missing = "bytes_per_token" if size is None else "bandwidth_GBps"
+        raise XlaCostError(
+            f"transfer.{missing}: missing; expected one, as the pools name no machine"
         )
     per_device = float("inf") if bandwidth is None else bandwidth
     return Transfer(

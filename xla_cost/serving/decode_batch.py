@@ -13,14 +13,22 @@ from xla_cost.serving.request import Request
 
 
 class DecodeBatch:
-    """Members, total context and its growth per iteration (in units), iterations done."""
+    """Members, total context and its growth per iteration (in units), iterations done.
 
-    __slots__ = ("_heap", "_joins", "_order", "context", "growth", "index", "size")
+    `measured` and `measured_growth`: members whose latencies count, and their part of the growth.
+    """
+
+    __slots__ = (
+        "_heap", "_joins", "_order", "context", "growth", "index", "measured", "measured_growth",
+        "size",
+    )  # fmt: skip
 
     def __init__(self) -> None:
         self.size = 0
         self.context = 0  # of the next iteration
         self.growth = 0
+        self.measured = 0
+        self.measured_growth = 0
         self.index = 0
         self._heap: list[tuple[int, int, Request]] = []
         self._joins = 0
@@ -34,6 +42,9 @@ class DecodeBatch:
         self.size += 1
         self.context += request.joined_context
         self.growth += request.growth
+        if request.measured:
+            self.measured += 1
+            self.measured_growth += request.growth
         self._joins += 1
         heappush(self._heap, (request.last_index, self._joins, request))
         self._order.append(request)
@@ -67,6 +78,9 @@ class DecodeBatch:
         self.size -= 1
         self.context -= self.context_of(request)
         self.growth -= request.growth
+        if request.measured:
+            self.measured -= 1
+            self.measured_growth -= request.growth
         request.last_index = -1
         if len(self._order) > 2 * self.size + 64:
             self._order = [r for r in self._order if r.last_index >= 0]

@@ -16,6 +16,9 @@ if TYPE_CHECKING:
     from numpy import ndarray
     from numpy.random import Generator
 
+#: Requests per second that a load may have: beyond, a clock of 2^60 ticks a second sees no gap.
+RATES = (1e-9, 1e9)
+
 #: Requests drawn at a time, so that memory stays flat however many are simulated.
 _BLOCK = 4096
 
@@ -79,15 +82,20 @@ class Load:
     trace: Trace | None = None
 
     def __post_init__(self) -> None:
-        if self.arrivals in ("poisson", "gamma", "uniform") and not self.rate_per_s > 0:
-            raise XlaCostError(f"load: rate_per_s = {self.rate_per_s}; must be above 0")
+        low, high = RATES
+        if not low <= self.rate_per_s <= high:
+            raise XlaCostError(
+                f"load.rate_per_s = {self.rate_per_s}; must be in {low:g} .. {high:g}"
+            )
         if self.arrivals == "closed" and self.in_flight is None:
-            raise XlaCostError("load: a closed loop without in_flight; expected a number of users")
+            raise XlaCostError(
+                "load.in_flight: missing in a closed loop; expected a number of users"
+            )
         if self.in_flight is not None and self.in_flight < 1:
-            raise XlaCostError(f"load: in_flight = {self.in_flight}; must be at least 1")
+            raise XlaCostError(f"load.in_flight = {self.in_flight}; must be at least 1")
         if not 0 <= self.prefix_hit_rate < 1:
             raise XlaCostError(
-                f"load: prefix_hit_rate = {self.prefix_hit_rate}; must be in 0 .. below 1"
+                f"load.prefix_hit_rate = {self.prefix_hit_rate}; must be in 0 .. below 1"
             )
         if self.requests < 1 or self.warmup < 0:
             raise XlaCostError(

@@ -70,7 +70,7 @@ class WorkerModel:
 class Points:
     """Costs of one worker's batches and steps, each partitioned and priced once.
 
-    `note` is called with a word for every point that has to be made.
+    `note` is called with a few words for every point that is not in the cache.
     """
 
     def __init__(
@@ -102,7 +102,7 @@ class Points:
             found = self._store.get_json(key)
             if found is None:
                 if self._note:
-                    self._note(f"{self.worker.model} {phase} {batch} x {length}")
+                    self._note(f"pricing {self.worker.model} {phase} {batch} x {length}")
                 found = self._made(phase, batch, length)
                 self._store.put_json(key, found)
             self._known[place] = found

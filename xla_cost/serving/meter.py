@@ -106,7 +106,9 @@ class Histogram:
         return floor(log(ticks) * self.PER_E) if ticks > 0 else -1
 
     def quantiles_s(self, shares: Sequence[float]) -> list[float]:
-        """Durations in seconds that the given shares of the weight do not exceed."""
+        """Durations in seconds that the given shares of the weight do not exceed; NaN of none."""
+        if not self.weight:
+            return [float("nan")] * len(shares)
         answer = []
         ordered = sorted(self._bins.items())
         for share in shares:
@@ -115,23 +117,27 @@ class Histogram:
                 seen += count
                 if seen >= wanted:
                     break
-            centre = exp((place + 0.5) / self.PER_E) if ordered else 0.0
+            centre = exp((place + 0.5) / self.PER_E)
             answer.append(min(to_s(int(centre)), to_s(self.maximum)))
         return answer
 
     @property
     def mean_s(self) -> float:
-        """Mean duration in seconds, zero when nothing was counted."""
-        return to_s(self.total) / self.weight if self.weight else 0.0
+        """Mean duration in seconds, NaN when nothing was counted."""
+        return to_s(self.total) / self.weight if self.weight else float("nan")
 
 
 class Meter:
-    """Counters of one simulation. `UNITS` of tokens as in clock.py."""
+    """Counters of one simulation. `UNITS` of tokens as in clock.py.
+
+    `itl`: times between tokens of measured requests. `largest_batch`: requests that one worker
+    decoded at once in an iteration since measuring began.
+    """
 
     __slots__ = (
         "busy_decode", "busy_prefill", "busy_transfer", "decode_batch", "decode_waiting",
-        "decoded_units", "energy", "in_flight", "iterations", "itl", "member_iterations",
-        "preemptions", "prefill_batches", "prefill_tokens", "prefill_waiting",
+        "decoded_units", "energy", "in_flight", "iterations", "itl", "largest_batch",
+        "member_iterations", "preemptions", "prefill_batches", "prefill_tokens", "prefill_waiting",
     )  # fmt: skip
 
     def __init__(self, bin_ticks: int) -> None:
@@ -140,6 +146,7 @@ class Meter:
         self.decode_waiting = Series(bin_ticks)
         self.decode_batch = Series(bin_ticks)
         self.itl = Histogram()
+        self.largest_batch = 0
         self.busy_prefill = 0
         self.busy_decode = 0
         self.busy_transfer = 0
@@ -154,7 +161,7 @@ class Meter:
     def counters(self, now: int) -> dict[str, int]:
         """Everything that adds up, to subtract between two moments."""
         series = ("in_flight", "prefill_waiting", "decode_waiting", "decode_batch")
-        names = [name for name in self.__slots__ if name not in (*series, "itl")]
+        names = [name for name in self.__slots__ if name not in (*series, "itl", "largest_batch")]
         return {
             "ticks": now,
             **{name: getattr(self, name) for name in names},

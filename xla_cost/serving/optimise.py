@@ -127,7 +127,7 @@ def lowered_shapes(
                 found[shape] = make(shape)
             except XlaCostError as mistake:
                 if note:
-                    note(f"leaves out {shape[1]} on {'x'.join(map(str, shape[0]))}: {mistake}")
+                    note(f"left out: {shape[1]} on {'x'.join(map(str, shape[0]))}: {mistake}")
         return found
 
     def prefilling(shape: Shape) -> Workers:

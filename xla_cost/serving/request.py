@@ -10,12 +10,13 @@ class Request:
 
     `prompt` are the tokens to prefill (after a preemption also those it had produced), `cached`
     how many of them a prefix cache holds, `steps` the decode iterations it still needs, `growth`
-    the units its context grows by in each (1024 to the token; more with multi-token prediction).
+    the units its context grows by in each (1024 to the token; more with multi-token prediction),
+    `measured` whether its latencies count.
     """
 
     __slots__ = (
         "arrival", "cached", "done", "finish", "first_token", "growth", "index", "input_tokens",
-        "joined_context", "joined_index", "last_index", "last_token", "output_tokens",
+        "joined_context", "joined_index", "last_index", "last_token", "measured", "output_tokens",
         "preempted", "prefilled", "prompt", "sent", "steps",
     )  # fmt: skip
 
@@ -31,6 +32,7 @@ class Request:
         self.steps = steps
         self.growth = growth
         self.preempted = 0
+        self.measured = True
         self.arrival = -1
         self.sent = -1
         self.first_token = -1

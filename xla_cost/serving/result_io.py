@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import asdict
+from math import isnan
 from typing import Any
 
 from xla_cost.serving.results import Distribution, ServeResult
@@ -18,23 +19,27 @@ _DISTRIBUTIONS = (
 
 
 def to_json(result: ServeResult, series: bool = True) -> dict[str, Any]:
-    """Plain values, SI units. Everything but `elapsed_s` repeats byte for byte."""
+    """Plain values, SI units; null for latencies of which there are none.
+
+    Everything but `elapsed_s` repeats byte for byte.
+    """
     fields = asdict(result)
     mean, most = fields.pop("decode_batch_mean"), fields.pop("decode_batch_max")
     fields["decode_batch"] = {"mean": mean, "max": most}
     for name, _ in _DISTRIBUTIONS:
         value = fields[name]
         fields[name] = {
-            "mean": value["mean"],
-            "p50": value["p50"],
-            "p90": value["p90"],
-            "p99": value["p99"],
-            "max": value["maximum"],
+            **{part: _number(value[part]) for part in ("mean", "p50", "p90", "p99")},
+            "max": _number(value["maximum"]),
             "mean_half_width_95": value["half_width"],
         }
     if not series:
         del fields["series"]
     return fields
+
+
+def _number(value: float) -> float | None:
+    return None if isnan(value) else value
 
 
 def table(results: list[tuple[str, ServeResult]]) -> str:
@@ -61,7 +66,9 @@ def table(results: list[tuple[str, ServeResult]]) -> str:
 
 
 def seconds(value: float) -> str:
-    """A duration with four digits and its unit."""
+    """A duration with four digits and its unit, - for none (NaN)."""
+    if isnan(value):
+        return "-"
     if value >= 1:
         return f"{value:.4g} s"
     return f"{value * 1e3:.4g} ms" if value >= 1e-3 else f"{value * 1e6:.4g} us"
@@ -83,7 +90,10 @@ _LINES: tuple[tuple[str, Callable[[ServeResult], str]], ...] = (
     ("output tokens/s per GPU", lambda r: f"{r.output_tokens_per_s_per_gpu:.5g}"),
     ("requests within SLO", lambda r: f"{r.goodput_share:.1%}"),
     ("goodput requests/s per GPU", lambda r: f"{r.goodput_per_s_per_gpu:.4g}"),
-    ("decode batch mean / max", lambda r: f"{r.decode_batch_mean:.1f} / {r.decode_batch_max}"),
+    (
+        "decode batch a worker, mean / max",
+        lambda r: f"{r.decode_batch_mean:.1f} / {r.decode_batch_max}",
+    ),
     ("prompts waiting", lambda r: f"{r.prefill_queue_mean:.1f}"),
     ("waiting for decode", lambda r: f"{r.decode_queue_mean:.1f}"),
     (

@@ -21,7 +21,10 @@ QUANTILES = (0.5, 0.9, 0.99)
 
 @dataclass(frozen=True, slots=True)
 class Distribution:
-    """Seconds. `half_width` is half the 95 % confidence interval of the mean (None: too few)."""
+    """Seconds, all NaN where nothing was measured (TPOT of answers of one token).
+
+    `half_width` is half the 95 % confidence interval of the mean (None: too few).
+    """
 
     mean: float
     p50: float
@@ -36,10 +39,13 @@ class ServeResult:
     """One simulated scenario. Per GPU means per device of all pools.
 
     Latencies are of the measured requests: TTFT from sending to first token, TPOT the time from
-    first to last token over the tokens after the first, inter-token times between tokens (all
-    requests). Throughput, occupancy and queues are over the measuring window, from the sending of
-    the first measured request to the end of the last. Energy is what the curves give for work
-    done (idle time is free). `series`: (seconds, average) over the whole run.
+    first to last token over the tokens after the first (one value a request), inter-token times
+    between tokens (one value a token). A request of one token has neither and keeps any TPOT
+    promise. Throughput, occupancy and queues are over the measuring window, from the sending of
+    the first measured request to the end of the last. `decode_batch_mean` and `decode_batch_max`:
+    requests in an iteration of one worker, over the iterations of all workers in the window.
+    Energy is what the curves give for work done (idle time is free). `series`: (seconds, average)
+    over the whole run, of all workers together.
     """
 
     requests: int
@@ -103,7 +109,9 @@ def summarise(system: System, run: Run, slo: Slo | None = None) -> ServeResult:
         requests=len(run.samples),
         ttft_s=distribution(ttft),
         tpot_s=distribution(tpot),
-        inter_token_s=Distribution(itl.mean_s, p50, p90, p99, to_s(itl.maximum)),
+        inter_token_s=Distribution(
+            itl.mean_s, p50, p90, p99, to_s(itl.maximum) if itl.weight else float("nan")
+        ),
         e2e_s=distribution(e2e),
         wait_outside_s=distribution(sent - arrival),
         goodput_share=float(kept.mean()),
@@ -113,7 +121,7 @@ def summarise(system: System, run: Run, slo: Slo | None = None) -> ServeResult:
         input_tokens_per_s_per_gpu=inputs / window / devices,
         output_tokens_per_s_per_gpu=outputs / window / devices,
         decode_batch_mean=batch,
-        decode_batch_max=run.meter.decode_batch.maximum,
+        decode_batch_max=run.meter.largest_batch,
         in_flight_mean=means["in_flight"],
         prefill_queue_mean=means["prefill_waiting"],
         decode_queue_mean=means["decode_waiting"],
@@ -133,11 +141,14 @@ def summarise(system: System, run: Run, slo: Slo | None = None) -> ServeResult:
 
 
 def distribution(values: ndarray) -> Distribution:
-    """Mean, linear-interpolated percentiles, and the batch-means confidence of the mean."""
+    """Mean, linear-interpolated percentiles, and the batch-means confidence of the mean.
+
+    NaN everywhere where there are no values.
+    """
     import numpy as np
 
     if not len(values):
-        return Distribution(0.0, 0.0, 0.0, 0.0, 0.0)
+        return Distribution(*[float("nan")] * 5)
     p50, p90, p99 = (float(v) for v in np.percentile(values, [50, 90, 99]))
     return Distribution(
         float(values.mean()), p50, p90, p99, float(values.max()), half_width(values)
@@ -204,11 +215,7 @@ def _bottleneck(
             f"its senders are busy {uses['transfer']:.0%} of the time"
         )
     if claiming > max(waiting, 1.0):
-        why = (
-            "batch"
-            if batch >= 0.95 * places / max(decode.workers if decode else 1, 1)
-            else "memory"
-        )
+        why = "batch" if batch >= 0.95 * places else "memory"
         return (
             f"decode: {claiming:.1f} requests wait for a place, its {why} is full "
             f"at {batch:.1f} requests a worker"

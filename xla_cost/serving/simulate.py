@@ -15,7 +15,7 @@ from xla_cost.serving.curves import DecodeCurve, LatencyCurves
 from xla_cost.serving.load import Load
 from xla_cost.serving.meter import Meter
 from xla_cost.serving.request import Request
-from xla_cost.serving.system import Mtp, Pool, System
+from xla_cost.serving.system import Mtp, Pool, System, refuse_longer
 from xla_cost.serving.worker import Worker
 
 #: (seconds, what, request number, where)
@@ -23,6 +23,10 @@ Event = tuple[float, str, int, str]
 
 #: (number, arrival, sent, first token, finish, input, output) of a finished request, in ticks
 Sample = tuple[int, int, int, int, int, int, int]
+
+
+#: Requests that may be in the system without `in_flight`, beside twice those asked for.
+_MOST_IN_FLIGHT = 100_000
 
 
 @dataclass(frozen=True)
@@ -85,6 +89,7 @@ class _Simulation:
         self._gate: Any = None
         self._stop = self.env.event()
         self._measured = _measured(load)
+        self._preempts = any(p.decodes and p.kv_policy == "preempt" for p in system.pools)
         self._samples: list[Sample] = []
         self._start: dict[str, int] | None = None
         self._sent = self._finished = 0
@@ -122,8 +127,16 @@ class _Simulation:
 
     def _source(self) -> Generator[Any, Any, None]:
         env, limit = self.env, self.load.in_flight
+        most = _MOST_IN_FLIGHT + 2 * (self.load.warmup + self.load.requests)
+        endless = limit is None and self.load.trace is None
         for request in self.load.generate(self.system.mtp):
             self._check_fits(request)
+            if endless and self.meter.in_flight.value >= most:
+                raise XlaCostError(
+                    f"load.rate_per_s = {self.load.rate_per_s:g}: {most} requests in the system "
+                    f"after {to_s(env.now):.3g} s, {self._finished} answered; expected a rate that "
+                    "it can pass, or load.in_flight"
+                )
             if request.arrival > env.now:
                 yield env.timeout(request.arrival - env.now)
             while limit is not None and self.meter.in_flight.value >= limit:
@@ -135,9 +148,11 @@ class _Simulation:
         now = self.env.now
         if self._sent == self.load.warmup:
             self._start = self._counters()
+            self.meter.largest_batch = 0
             self._window_start = (self._totals[0], self._totals[1], self._totals[2])
         self._sent += 1
         request.sent = now
+        request.measured = 0 <= request.index - self.load.warmup < self._measured
         self.meter.in_flight.change(now, 1)
         self._note("arrive", request, "")
         self.env.process(self._life(request))
@@ -193,7 +208,8 @@ class _Simulation:
         now = self.env.now
         if request.preempted:  # computed again: this prefill gave its next token
             gap = now - request.last_token
-            self.meter.itl.add(gap, gap, UNITS_PER_TOKEN, gap * UNITS_PER_TOKEN)
+            if request.measured:
+                self.meter.itl.add(gap, gap, UNITS_PER_TOKEN, gap * UNITS_PER_TOKEN)
         elif self.system.first_token == "prefill" or not request.steps:
             request.first_token = now
         request.last_token = now
@@ -209,7 +225,7 @@ class _Simulation:
         totals[2] += request.output_tokens
         self.meter.in_flight.change(now, -1)
         self._note("finish", request, "")
-        if 0 <= request.index - self.load.warmup < self._measured:
+        if request.measured:
             self._sample(request)
         if self._gate is not None and not self._gate.triggered:
             self._gate.succeed()
@@ -253,9 +269,13 @@ class _Simulation:
             need = whole if pool.decodes else request.prompt
             if pool.kv_tokens is not None and need > pool.kv_tokens:
                 raise XlaCostError(
-                    f"{pool.role} pool: kv_tokens = {pool.kv_tokens}; request {request.index} "
-                    f"needs {need}"
+                    f"{pool.role}.kv_tokens = {pool.kv_tokens}: request {request.index} needs "
+                    f"{need}; expected room for it"
                 )
+            if pool.prefills and not pool.chunked:
+                # a preempted request is prefilled again with all it has produced, nothing cached
+                new = whole if self._preempts else request.prompt - request.cached
+                refuse_longer(pool.role, pool.token_budget, new, f"request {request.index}")
 
     def _note(self, what: str, request: Request, where: str) -> None:
         if self._log is not None:
@@ -280,7 +300,7 @@ def _measured(load: Load) -> int:
     rows = len(load.trace.rows)
     if load.warmup >= rows:
         raise XlaCostError(
-            f"load: warmup = {load.warmup}; must be below the trace's {rows} requests"
+            f"load.warmup = {load.warmup}; must be below the trace's {rows} requests"
         )
     return rows - load.warmup
 

@@ -9,7 +9,7 @@ from typing import Literal
 
 from xla_cost.errors import XlaCostError
 from xla_cost.serving.curves import LatencyCurves, affine_decode, affine_prefill
-from xla_cost.serving.load import Lengths, Load
+from xla_cost.serving.load import RATES, Lengths, Load
 from xla_cost.serving.lowered import WorkerModel
 from xla_cost.serving.system import Mtp, Role, Slo
 from xla_cost.serving.tables import Table
@@ -74,8 +74,11 @@ def read_spec(path: str | Path) -> ServeSpec:
     name = Path(path).name
     try:
         values = tomllib.loads(Path(path).read_text(encoding="utf-8"))
-    except (OSError, UnicodeDecodeError) as error:
-        raise XlaCostError(f"{path}: {error}; expected a readable TOML file") from error
+    except OSError as error:
+        reason = error.strerror or type(error).__name__
+        raise XlaCostError(f"{path}: cannot be read ({reason})") from error
+    except UnicodeDecodeError as error:
+        raise XlaCostError(f"{path}: byte {error.start} is not UTF-8; expected TOML") from error
     except (ValueError, RecursionError) as error:  # also what a number of 5000 digits raises
         raise XlaCostError(f"{name}: {error}; expected TOML") from error
     top = Table(f"{name}: ", values)
@@ -97,6 +100,12 @@ def read_spec(path: str | Path) -> ServeSpec:
         first_token=first_token,
     )
     top.finish()
+    for key in ("transfer", "claim"):
+        if top.has(key) and top.has("mixed"):
+            raise XlaCostError(
+                f"{name}: {key}: beside [mixed], whose workers pass no cache on; "
+                "expected [prefill] and [decode]"
+            )
     if not pools:
         raise XlaCostError(f"{name}: no pools; expected [prefill] and [decode], or [mixed]")
     return spec
@@ -110,6 +119,12 @@ def _pool(table: Table, role: Role) -> PoolSpec:
     prompts = table.whole("max_prompts", None, 1) if role != "decode" else None
     chunked = table.flag("chunked", role == "mixed") if role != "decode" else False
     batch = table.whole("max_batch", None, 1) if role != "prefill" else None
+    policy = table.text("kv_policy", "queue", ("queue", "preempt"))
+    if table.has("kv_watermark") and policy == "queue":
+        raise XlaCostError(
+            f'{table.where}.kv_watermark: beside kv_policy = "queue", which sets all aside that a '
+            'request will hold; must be beside "preempt"'
+        )
     spec = PoolSpec(
         role=role,
         workers=table.whole("workers", 1, 1),
@@ -119,7 +134,7 @@ def _pool(table: Table, role: Role) -> PoolSpec:
         chunked=chunked,
         max_batch=batch,
         kv_tokens=table.whole("kv_tokens", None, 1),
-        kv_policy=table.text("kv_policy", "queue", ("queue", "preempt")),
+        kv_policy=policy,
         kv_watermark=table.number("kv_watermark", 0.01, 0.0, 1.0),
     )
     table.finish()
@@ -179,13 +194,13 @@ def _load(table: Table, folder: Path) -> Load:
     needs_rate = arrivals in ("poisson", "gamma", "uniform")
     load = Load(
         arrivals=arrivals,
-        rate_per_s=table.number("rate_per_s") if needs_rate else 1.0,
+        rate_per_s=table.number("rate_per_s", low=RATES[0], high=RATES[1]) if needs_rate else 1.0,
         cv=table.number("cv", 1.0, 1e-3) if arrivals == "gamma" else 1.0,
-        in_flight=table.whole("in_flight", None, 1),
+        in_flight=_in_flight(table, arrivals == "closed"),
         input_tokens=_lengths(table.table("input_tokens")) if trace is None else Lengths(),
         output_tokens=_lengths(table.table("output_tokens")) if trace is None else Lengths(),
-        prefix_hit_rate=table.number("prefix_hit_rate", 0.0, 0.0, 0.999999),
-        requests=table.whole("requests", 1000, 1),
+        prefix_hit_rate=0.0 if trace else table.number("prefix_hit_rate", 0.0, 0.0, 0.999999),
+        requests=1000 if trace else table.whole("requests", 1000, 1),
         warmup=table.whole("warmup", 0),
         seed=table.whole("seed", 0),
         trace=trace,
@@ -194,25 +209,37 @@ def _load(table: Table, folder: Path) -> Load:
     return load
 
 
+def _in_flight(table: Table, needed: bool) -> int | None:
+    limit: int | None = (
+        table.whole("in_flight", low=1) if needed else table.whole("in_flight", None, 1)
+    )
+    return limit
+
+
 def _lengths(table: Table) -> Lengths:
     kind = table.text("kind", "fixed", _LENGTH_KINDS)
+    low, high = 1, 1 << 30
+    if kind != "fixed":
+        low, high = table.whole("low", 1, 1), table.whole("high", 1 << 20, 1)
+        if high < low:
+            raise XlaCostError(f"{table.where}: low = {low}, high = {high}; must be low <= high")
     lengths = Lengths(
         kind=kind,
         mean=table.number("mean", low=1.0) if kind != "uniform" else 1.0,
         cv=table.number("cv", 1.0) if kind == "lognormal" else 1.0,
-        low=table.whole("low", 1, 1) if kind != "fixed" else 1,
-        high=table.whole("high", 1 << 20, 1) if kind != "fixed" else 1 << 30,
+        low=low,
+        high=high,
     )
     table.finish()
     return lengths
 
 
 def _slo(table: Table) -> Slo:
-    tpot = table.number("tpot_ms", None)
+    tpot = table.number("tpot_ms", None, positive=True)
     slo = Slo(
-        ttft_s=table.number("ttft_s", None),
+        ttft_s=table.number("ttft_s", None, positive=True),
         tpot_s=None if tpot is None else tpot / 1e3,
-        e2e_s=table.number("e2e_s", None),
+        e2e_s=table.number("e2e_s", None, positive=True),
     )
     table.finish()
     return slo

@@ -17,10 +17,10 @@ class Pool:
 
     `token_budget`: new tokens in one prefill batch (of a mixed worker: in one iteration, decode
     tokens included). `chunked`: a prompt may be cut to fill the budget; without it a longer
-    prompt runs alone. `max_batch`: requests a worker decodes at once. `kv_tokens`: cache a worker
-    holds, None for no limit; when it is full, policy "queue" lets requests wait until all they
-    will ever need is free, "preempt" lets them in and throws the last one out when contexts
-    outgrow the memory (it is prefilled again).
+    prompt could never run and is refused. `max_batch`: requests a worker decodes at once.
+    `kv_tokens`: cache a worker holds, None for no limit; when it is full, policy "queue" lets
+    requests wait until all they will ever need is free, "preempt" lets them in and throws the last
+    one out when contexts outgrow the memory (it is prefilled again, in front of all others).
     """
 
     role: Role
@@ -66,6 +66,18 @@ class Pool:
     def devices(self) -> int:
         """Devices in the pool."""
         return self.workers * self.curves.devices
+
+
+def refuse_longer(role: Role, token_budget: int, tokens: int, whose: str) -> None:
+    """Raise XlaCostError where a prompt that must not be cut could never be scheduled.
+
+    `tokens`: new ones, those of a cached prefix left out.
+    """
+    if tokens > token_budget:
+        raise XlaCostError(
+            f"{role}.token_budget = {token_budget}: {whose} has {tokens} tokens to prefill in one "
+            "batch; expected a budget as large, or chunked = true"
+        )
 
 
 @dataclass(frozen=True, slots=True)

@@ -34,16 +34,23 @@ class Table:
         return Table(self._place(key), self._values.get(key, {}))
 
     def number(
-        self, key: str, default: Any = _MISSING, low: float = 0.0, high: float = float("inf")
-    ) -> Any:
-        """A finite number in low..high."""
+        self, key: str, default: Any = _MISSING, low: float = 0.0, high: float = float("inf"),
+        positive: bool = False,
+    ) -> Any:  # fmt: skip
+        """A finite number in low..high, with `positive` any above zero."""
         value = self._take(key, default)
         if value is default:
             return value
         good = isinstance(value, (int, float)) and not isinstance(value, bool)
-        if not good or not low <= value <= min(high, sys.float_info.max):
-            limits = f">= {low:g}" if high == float("inf") else f"in {low:g} .. {high:g}"
-            raise XlaCostError(f"{self._place(key)} = {value!r}; must be a number {limits}")
+        if (
+            not good
+            or not low <= value <= min(high, sys.float_info.max)
+            or (positive and not value)
+        ):
+            limits = f"number in {low:g} .. {high:g}"
+            if high == float("inf"):
+                limits = "finite number > 0" if positive else f"finite number >= {low:g}"
+            raise XlaCostError(f"{self._place(key)} = {value!r}; must be a {limits}")
         return float(value)
 
     def whole(self, key: str, default: Any = _MISSING, low: int = 0) -> Any:

@@ -57,8 +57,13 @@ def read_trace(path: str | Path, cache_tokens: int | None = 0) -> Trace:
     name = Path(path).name
     try:
         text = Path(path).read_text(encoding="utf-8-sig")
-    except (OSError, UnicodeDecodeError) as error:
-        raise XlaCostError(f"trace {path}: {error}; expected a readable text file") from error
+    except OSError as error:
+        reason = error.strerror or type(error).__name__
+        raise XlaCostError(f"trace {path}: cannot be read ({reason})") from error
+    except UnicodeDecodeError as error:
+        raise XlaCostError(
+            f"trace {path}: byte {error.start} is not UTF-8; expected a text file"
+        ) from error
     records = _csv(name, text) if name.lower().endswith(".csv") else _jsonl(name, text)
     rows = list(_rows(records, _PrefixCache(cache_tokens)))
     if not rows:
@@ -78,6 +83,8 @@ Record = tuple[str, Mapping[str, Any]]
 def _csv(name: str, text: str) -> Iterator[Record]:
     reader = csv.DictReader(io.StringIO(text), strict=True)
     try:
+        if reader.fieldnames:
+            _format_of(f"{name}:1", dict.fromkeys(reader.fieldnames))
         for row in reader:
             where = f"{name}:{reader.line_num}"
             if None in row or None in row.values():
@@ -136,7 +143,7 @@ def _number(where: str, name: str, value: Any) -> float:
     except (TypeError, ValueError, OverflowError):
         number = float("nan")
     if not 0 <= number < 1e15:
-        raise XlaCostError(f"{where}: {name} = {value!r}; expected a number >= 0")
+        raise XlaCostError(f"{where}: {name} = {value!r}; expected a number in 0 .. 1e15")
     return number
 
 

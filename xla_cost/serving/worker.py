@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable
+from itertools import takewhile
 from typing import Any
 
 from xla_cost.serving.clock import UNITS_PER_TOKEN, to_ticks
@@ -81,16 +82,21 @@ class Worker:
         return request.done
 
     def claim_now(self, request: Request) -> bool:
-        """Take a place in the batch and memory if nobody waits and both are there."""
-        if self.claims or not self._try_place(request):
+        """Take a place in the batch and memory if both are there and nobody waits in front."""
+        ahead = self._preempted_claims() if request.preempted else len(self.claims)
+        if ahead or not self._try_place(request):
             return False
         self._cut_to(self._memory_steps())
         return True
 
     def claim(self, request: Request) -> Any:
-        """Ask for a place in the batch and memory. The event fires when both are there."""
+        """Ask for a place in the batch and memory. The event fires when both are there.
+
+        A preempted request waits in front of those that never had a place.
+        """
         event = self.env.event()
-        self.claims.append((request, event))
+        self.claims.insert(self._preempted_claims() if request.preempted else len(self.claims),
+                           (request, event))  # fmt: skip
         self.meter.decode_waiting.change(self.env.now, 1)
         return event
 
@@ -119,6 +125,10 @@ class Worker:
         return self.prompt_tokens + self.places + len(self.claims)
 
     # places and memory
+
+    def _preempted_claims(self) -> int:
+        """Preempted requests that wait for a place; they are in front."""
+        return sum(1 for _ in takewhile(lambda claim: claim[0].preempted, self.claims))
 
     def _need(self, request: Request) -> int:
         """Tokens of memory to set aside: with the policy "queue" all it will ever hold."""
@@ -235,8 +245,10 @@ class Worker:
         batch, memory, before = self.batch, self.memory, self.meter.preemptions
         while memory.grows and batch.size and (memory.free_units(batch.context) or 0) < 0:
             request = batch.preempt_last()
-            request.last_token = self.env.now
-            self._joined = [r for r in self._joined if r is not request]
+            if request in self._joined:  # no iteration since it joined, so no token either
+                self._joined.remove(request)
+            else:
+                request.last_token = self.env.now
             self.places -= 1
             self.meter.preemptions += 1
             self.meter.decode_batch.change(self.env.now, -1)
@@ -326,30 +338,31 @@ class Worker:
         ticks = run_ticks(pieces, context, growth, steps)
         meter.busy_decode += ticks
         meter.iterations += steps
+        meter.largest_batch = max(meter.largest_batch, batch.size)
         meter.member_iterations += steps * batch.size
         meter.decoded_units += steps * growth
         first = step_ticks(pieces, context)
         last = step_ticks(pieces, context + (steps - 1) * growth) if steps > 1 else first
-        self._count_gaps(first, last, ticks, growth, steps)
+        self._count_gaps(first, last, ticks, steps)
 
-    def _count_gaps(self, first: int, last: int, ticks: int, growth: int, steps: int) -> None:
-        """Inter-token times: a step for every member, for joiners since their last token.
+    def _count_gaps(self, first: int, last: int, ticks: int, steps: int) -> None:
+        """Inter-token times: a step for every measured member, for joiners since their last token.
 
         Where a step gives several tokens, each of them counts with its part of the step.
         """
         # a mixed iteration, always a stretch of its own, lasts as long as its prefill and step
         extra = self.env.now - self._started - ticks if self._chunks else 0
-        meter, weight = self.meter, steps * growth
-        unit = self.batch.size * UNITS_PER_TOKEN
-        for request in self._joined:
+        meter, growth = self.meter, self.batch.measured_growth
+        unit = self.batch.measured * UNITS_PER_TOKEN
+        joined = [request for request in self._joined if request.measured]
+        for request in joined:
             gap = self._started + first + extra - request.last_token
             each = gap * UNITS_PER_TOKEN // request.growth
-            meter.itl.add(each, each, request.growth, each * request.growth)
-        joined = sum(request.growth for request in self._joined)
-        rest = weight - joined
+            meter.itl.add(each, each, request.growth, gap * UNITS_PER_TOKEN)
+        rest = steps * growth - sum(request.growth for request in joined)
         if rest > 0:
             low = (first + extra) * unit // growth
             high = (last + extra) * unit // growth
-            total = (ticks + extra) * unit - joined * ((first + extra) * unit // growth)
+            total = (ticks + extra) * unit - len(joined) * (first + extra) * UNITS_PER_TOKEN
             meter.itl.add(low, high, rest, total)
         self._joined = []

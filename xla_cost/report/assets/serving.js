@@ -16,7 +16,8 @@ function servingView(data) {
 
 function servingComparison(runs) {
   const rows = [['time to first token, p50', (r) => r.ttft_s.p50], ['time to first token, p99', (r) => r.ttft_s.p99],
-    ['time per output token, p50', (r) => r.tpot_s.p50], ['end to end, p50', (r) => r.e2e_s.p50]];
+    ['time per output token, p50', (r) => r.tpot_s.p50], ['end to end, p50', (r) => r.e2e_s.p50]]
+    .filter(([, of]) => runs.every((run) => typeof of(run) === 'number'));
   return section('Machines beside each other', null, rows.map(([name, of]) => [h('h3', null, name),
     stackedBars(runs.map((run, i) => ({ name: run.machine || 'as specified', parts: [[name, of(run), streamColor(i)]] })), show.seconds)]));
 }
@@ -27,7 +28,7 @@ function oneServing(data) {
   return [
     h('section', { class: 'card top' }, tiles([
       ['time to first token, p50', show.seconds(data.ttft_s.p50), `p99 ${show.seconds(data.ttft_s.p99)}`],
-      ['time per output token, p50', show.seconds(data.tpot_s.p50), `p99 ${show.seconds(data.tpot_s.p99)}`],
+      typeof data.tpot_s.p50 === 'number' ? ['time per output token, p50', show.seconds(data.tpot_s.p50), `p99 ${show.seconds(data.tpot_s.p99)}`] : null,
       ['output tokens/s per GPU', show.plain(data.output_tokens_per_s_per_gpu), `input ${show.plain(data.input_tokens_per_s_per_gpu)}`],
       typeof data.goodput_share === 'number' ? ['requests within SLO', show.share(data.goodput_share), `${show.plain(data.goodput_per_s_per_gpu)} per s and GPU`] : null,
       ['decode batch', show.plain(batch.mean), `at most ${show.plain(batch.max)}`],
