@@ -124,6 +124,17 @@ class Layout:
         return (*here, *(axis for axis in self.ffn_sum_axes if axis not in here))
 
     @property
+    def routed_tokens(self) -> int:
+        """Tokens, padding left out, that the experts along `expert_axes` get per micro-batch.
+
+        Where other axes split tokens as well, each part has a copy of the experts: the largest.
+        """
+        joined = (*self.expert_axes, *self.ffn_token_axes)
+        copies = self.size(tuple(axis for axis in self.token_axes if axis not in joined))
+        tokens = self.batch * (1 if self.decode else self.seq)
+        return -(-tokens // (copies * self.microbatches))
+
+    @property
     def padded_tokens(self) -> int:
         """Residual tokens of all devices together, padding included."""
         return self.tokens * self.microbatches * self.size(self.token_axes)

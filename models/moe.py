@@ -144,7 +144,13 @@ class Experts(nnx.Module):  # type: ignore[misc]
 
 
 def _grouped(name: str, x: Array, weight: Array, step: Step) -> Array:
-    with jax.named_scope(f"{name}/kernel[grouped_gemm]"):
+    """One product per expert, marked with what it is given: shapes hold slots, not tokens."""
+    config = step.config
+    routed = (
+        f"tokens={step.layout.routed_tokens},experts={config.n_routed_experts},"
+        f"top_k={config.num_experts_per_tok}"
+    )
+    with jax.named_scope(f"{name}/kernel[grouped_gemm,{routed}]"):
         return contract(
             x, weight, [(2, 1)], batch=[(0, 0)], operand=step.operand("experts"), result=step.result
         )

@@ -134,20 +134,3 @@ def test_time_never_falls_when_a_size_grows(batch: int, m: int, n: int, k: int, 
     grown = [seconds(batch + grow, m, n, k), seconds(batch, m + grow, n, k),
              seconds(batch, m, n + grow, k), seconds(batch, m, n, k + grow)]  # fmt: skip
     assert 0 < base <= min(grown)
-
-
-def test_experts_that_no_token_goes_to_are_neither_multiplied_nor_read() -> None:
-    from xla_cost.policy import policy
-    from xla_cost.price import price
-    from xla_cost.program import Body, Program
-
-    def estimate(**changes: float) -> float:
-        op = Op("e", "kernel", "kernel", (), matmuls=(Matmul(32, 1, 2048, 7168, "fp8"),),
-                region="grouped_gemm", bytes_read=32 * 2048 * 7168)  # fmt: skip
-        program = Program("p", 1, Body((op,)), 0, 0)
-        return price(program, "h200", policy("calibrated", **changes)).latency_s
-
-    # a quarter of the experts: 24 of 32 weight matrices of 14.7 MB less to read at 4.8 TB/s
-    saved = 24 * 2048 * 7168 / 4.8e12
-    assert estimate() - estimate(expert_coverage=0.25) == pytest.approx(saved / 0.8, rel=0.1)
-    assert estimate(expert_imbalance=64.0) > estimate()

@@ -191,6 +191,21 @@ def test_padding_wastes_less_than_one_percent_of_tokens_at_the_study_points(plan
     assert 1 - batch * seq / layout.padded_tokens < 0.01
 
 
+@pytest.mark.parametrize(
+    ("plan", "mesh", "phase", "batch", "microbatches", "tokens"),
+    [
+        ("dp-attention", (1, 8, 1), "decode", 1, 1, 1),  # padding on the other seven is no token
+        ("dp-attention", (1, 8, 1), "decode", 64, 1, 64),  # all of them meet at the experts
+        ("tensor-parallel", (2, 4, 1), "decode", 9, 1, 5),  # two copies of the experts: 5 and 4
+        ("study", (2, 4, 1), "prefill", 4, 1, 4 * 4096 // 2),
+        ("dp-attention", (1, 4, 2), "prefill", 16, 2, 16 * 4096 // 2),  # z is gathered: one copy
+    ],
+)
+def test_tokens_that_one_copy_of_the_experts_gets(plan, mesh, phase, batch, microbatches, tokens):
+    workload = Workload(R1, batch, 4096, phase, microbatches=microbatches)
+    assert resolve(workload, get_plan(plan), mesh).routed_tokens == tokens
+
+
 def test_x_splits_the_batch_first_and_then_positions_in_stripes():
     layout = resolve(Workload(R1, 8, 2**20), get_plan("study"), (16, 72, 1))
     assert layout.mesh_axes == ("x_batch", "x_seq", "y", "z")

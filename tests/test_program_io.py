@@ -23,7 +23,7 @@ def program() -> Program:
                 matmuls=(Matmul(1, 8, 4, 2, "fp8"), Matmul(6, 5, 4, 3, "bf16", True)),
                 matmul_opcodes=("dot", "ragged-dot"), bytes_read=10, bytes_written=20,
                 source_bytes_read=12, result_bytes=20, work=0.5, region="flash_attention",
-                vector_flops=7,
+                routed_tokens=9, routed_experts=256, top_k=8, vector_flops=7,
             ),
             Op(
                 "a", "all-reduce", "collective", (1,),

@@ -6,10 +6,11 @@ import pytest
 
 from xla_cost.errors import XlaCostError
 from xla_cost.machine import load
+from xla_cost.policy import CALIBRATED
 from xla_cost.validate import BARS, Point, describe, summaries, validate
 from xla_cost.validate.document import causes_of, replaced, tables_of, update_file, updated
 from xla_cost.validate.network_points import GIB, bus_gbps, seconds
-from xla_cost.validate.silicon import busiest_share
+from xla_cost.validate.serving_points import serving_policy
 
 
 def point(group: str, measured: float, predicted: float, cause: str = "") -> Point:
@@ -48,15 +49,10 @@ def test_dispatch_kernels_are_faster_than_nccl_all_to_all_on_gb200() -> None:
     )
 
 
-def test_busiest_rank_is_the_expected_largest_of_binomial_counts() -> None:
-    # one rank: the mean, 1 - (1 - 1/8)^3
-    assert busiest_share(3, 8, 1) == pytest.approx(1 - (7 / 8) ** 3)
-    # two ranks of one expert each, p = 1 - 1/2: one of them is in use unless neither is
-    assert busiest_share(1, 2, 2) == pytest.approx(1 - (1 / 2) ** 2)
-    # two ranks of two experts, p = 1/4: P(largest >= 1) + P(largest >= 2), halved
-    at_least_one, both = 1 - (3 / 4) ** 4, 1 - (1 - (1 / 4) ** 2) ** 2
-    assert busiest_share(1, 4, 2) == pytest.approx((at_least_one + both) / 2)
-    assert busiest_share(10**6, 256, 8) == pytest.approx(1.0)
+def test_decode_rows_are_priced_as_anybody_prices_them() -> None:
+    rules, calibrated = serving_policy().describe(), CALIBRATED.describe()
+    changed = {key for key in rules if rules[key] != calibrated[key]} - {"name"}
+    assert changed == {"dedup", "top_k", "max_pods"}  # how tokens are exchanged, nothing else
 
 
 def test_quick_parts_hold_their_bars_but_for_racks() -> None:

@@ -46,6 +46,15 @@ def test_a_scope_is_what_the_user_wrote(op_name: str, path: str) -> None:
     assert scope_of(op_name).path == path
 
 
+def test_what_experts_are_given_is_read_from_the_mark_and_not_part_of_the_path() -> None:
+    found = scope_of("jit(f)/moe/gate/kernel[grouped_gemm,tokens=64,experts=256,top_k=8]/dot")
+    assert found.path == found.region == "moe/gate/kernel[grouped_gemm]"
+    assert (found.kernel, found.tokens, found.experts, found.top_k) == ("grouped_gemm", 64, 256, 8)
+    odd = scope_of("kernel[grouped_gemm,tokens=-1,experts=many,work=0.5]/dot")
+    assert odd.region == "kernel[grouped_gemm,work=0.5]"
+    assert (odd.tokens, odd.experts, odd.top_k, odd.work) == (0, 0, 0, 0.5)
+
+
 def test_names_relative_to_a_call_are_completed() -> None:
     assert full_name("jit(f)/model/closed_call", "attn/dot") == "jit(f)/model/closed_call/attn/dot"
     assert (

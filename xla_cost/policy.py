@@ -55,9 +55,9 @@ class Policy:
     scalars_are_free: bool = True
     #: load of the busiest expert rank over the mean: stretches dispatch, experts, combine
     expert_imbalance: float = 1.0
-    #: share of a rank's experts that some token of a step goes to: kernels skip the others and
-    #: their weights (small decode batches), where a program as written reads them all
-    expert_coverage: float = 1.0
+    #: grouped products skip experts that no token goes to, and their weights (small decode
+    #: batches), see `xla_cost.price.experts`; False: all are read, as a program is written
+    experts_in_use: bool = False
     #: copies of a token that go to one place in a dispatch: all sent ("none"), one per pod, or
     #: one per pod and one per device in it, as DeepEP does; `top_k` is the copies per token and
     #: `max_pods` the most pods a token may go to (group-limited routing; 0: no limit)
@@ -72,11 +72,6 @@ class Policy:
         if not 1.0 <= self.expert_imbalance < float("inf"):
             raise XlaCostError(
                 f"policy {self.name}: expert_imbalance = {self.expert_imbalance}; must be >= 1"
-            )
-        if not 0.0 < self.expert_coverage <= 1.0:
-            raise XlaCostError(
-                f"policy {self.name}: expert_coverage = {self.expert_coverage}; "
-                "must be > 0 and <= 1"
             )
         if self.iterations_in_flight not in (1, 2):
             raise XlaCostError(
@@ -106,6 +101,7 @@ CALIBRATED = Policy(
     look_through_converts=False,  # the convert is a priced kernel here
     fuse_elementwise=True,
     merge_products=True,
+    experts_in_use=True,
     iterations_in_flight=2,
 )
 

@@ -95,6 +95,11 @@ class Op:
     work: float = 1.0
     #: kernel name of a marked region: "flash_attention", "grouped_gemm", ..
     region: str = ""
+    #: of a region of experts: tokens that all of them together get, each to `top_k` of
+    #: `routed_experts`, here and on other devices; 0 where the mark does not say
+    routed_tokens: int = 0
+    routed_experts: int = 0
+    top_k: int = 0
     note: str = ""
     result_bytes: int = 0
     #: of a reduce along the fastest dimensions: bytes that make one element of its result

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
+from xla_cost.price.experts import most_in_use
 from xla_cost.price.timeline_json import timeline_json
 from xla_cost.program import Body, Branch, Collective, Loop, Op, Program
 
@@ -58,11 +59,13 @@ def loops_of(entry: Body) -> list[Loop]:
 def result_json(estimate: Estimate) -> dict[str, Any]:
     """One entry of `results`."""
     machine, memory, energy = estimate.machine, estimate.memory, estimate.energy
+    in_use = most_in_use(estimate.program, estimate.policy)
     return {
         "machine": machine.name,
         "machine_hash": machine.content_hash,
         "marks": list(machine.marks),
         "policy": estimate.policy.describe(),
+        "experts_read_share": in_use.share if in_use else 1.0,
         "network_policy": asdict(estimate.network),
         "compute_s": estimate.compute_s,
         "comm_s": estimate.comm_s,

@@ -13,7 +13,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
-from math import ceil
 from typing import Literal, NamedTuple
 
 from xla_cost import kernel_time
@@ -22,6 +21,7 @@ from xla_cost.kernel_time.seconds import WIDER
 from xla_cost.machine import Machine
 from xla_cost.network import CollectiveTime, NetworkPolicy, collective_time, role_of
 from xla_cost.policy import Policy
+from xla_cost.price.experts import grouped_work
 from xla_cost.price.schedule import COMPUTE, Stages
 from xla_cost.price.tasks import Task, TaskGraph
 from xla_cost.program import Matmul, Op
@@ -125,7 +125,9 @@ def _kernel(
     op, matmuls = task.op, task.op.matmuls
     compute_s = 0.0
     if matmuls:
-        task, matmuls = _covered(task, _loaded(op, policy.expert_imbalance), policy)
+        matmuls, bytes_read = grouped_work(op, task.bytes_read, policy)
+        if bytes_read != task.bytes_read:
+            task = replace(task, bytes_read=bytes_read)
         compute_s = op.work * sum(matmul.flops / rate(matmul.format) for matmul in matmuls)
     memory_s = task.bytes / machine.memory_bytes_per_s
     if policy.kernel_rates == "peak":
@@ -157,45 +159,6 @@ def _fitted_s(task: Task, op: Op, matmuls: tuple[Matmul, ...], machine: Machine)
             )
         return kernel_time.kernel_s(machine, op)
     return kernel_time.memory_s(machine, task.bytes)
-
-
-#: bytes of a weight in the format that it is stored and multiplied in
-_WIDTH = {"fp4": 0.5, "int4": 0.5, "fp8": 1.0, "int8": 1.0, "fp16": 2.0, "bf16": 2.0, "tf32": 4.0,
-          "fp32": 4.0, "fp64": 8.0}  # fmt: skip
-
-
-def _is_grouped(op: Op, matmul: Matmul) -> bool:
-    """Whether a product is one of experts: a ragged dot, or a batched one in a marked region."""
-    return matmul.grouped or op.region == "grouped_gemm"
-
-
-def _covered(
-    task: Task, matmuls: tuple[Matmul, ...], policy: Policy
-) -> tuple[Task, tuple[Matmul, ...]]:
-    """Grouped products without the experts that no token goes to, and without their weights."""
-    share = policy.expert_coverage
-    if share == 1.0 or not any(_is_grouped(task.op, matmul) for matmul in matmuls):
-        return task, matmuls
-    found = []
-    skipped_bytes = 0.0
-    for matmul in matmuls:
-        if _is_grouped(task.op, matmul):
-            batch = ceil(matmul.batch * share)
-            idle = (matmul.batch - batch) * matmul.n * matmul.k
-            skipped_bytes += idle * _WIDTH.get(matmul.format, 4.0)
-            matmul = replace(matmul, batch=batch)
-        found.append(matmul)
-    return replace(task, bytes_read=max(0, task.bytes_read - int(skipped_bytes))), tuple(found)
-
-
-def _loaded(op: Op, imbalance: float) -> tuple[Matmul, ...]:
-    """Matmuls on the busiest expert rank: `imbalance` times the rows per expert."""
-    if imbalance == 1.0 or not any(_is_grouped(op, matmul) for matmul in op.matmuls):
-        return op.matmuls
-    return tuple(
-        replace(matmul, m=ceil(matmul.m * imbalance)) if _is_grouped(op, matmul) else matmul
-        for matmul in op.matmuls
-    )
 
 
 def _collective(time: CollectiveTime, stream_of: dict[str, int]) -> TaskTime:

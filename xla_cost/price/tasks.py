@@ -161,7 +161,7 @@ def _twins(tasks: list[Task]) -> tuple[int, ...]:
         op = task.op
         key: object = (op.collective, op.scope) if op.collective is not None else (
             op.kind, op.matmuls, op.region, op.work, task.bytes_read, task.bytes_written,
-            task.ends >= 0 and found[task.ends],
+            op.routed_tokens, op.routed_experts, op.top_k, task.ends >= 0 and found[task.ends],
         )  # fmt: skip
         found.append(first.setdefault(key, index))
     return tuple(found)

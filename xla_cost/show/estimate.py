@@ -12,6 +12,7 @@ from rich.table import Table
 from xla_cost.findings import Finding
 from xla_cost.policy import Policy
 from xla_cost.price import Comparison, Estimate
+from xla_cost.price.experts import most_in_use
 from xla_cost.price.tables import OpCost
 from xla_cost.program import Program
 from xla_cost.show.console import table, takes_unicode
@@ -189,6 +190,12 @@ def relative(place: str) -> str:
 def assumptions(program: Program, policy: Policy, facts: Mapping[str, object]) -> list[str]:
     """What the numbers rest on, one sentence each."""
     found = [f"policy {policy.name}: {policy.summary}"]
+    in_use = most_in_use(program, policy)
+    if in_use is not None and in_use.used < in_use.local:
+        found.append(
+            f"experts in use: {in_use.share:.0%} of the local experts' weights are read per layer "
+            f"({in_use.used} of {in_use.local} on the busiest rank), random routing"
+        )
     notes = facts.get("notes", ())
     if isinstance(notes, list | tuple):
         found += [str(note) for note in notes]

@@ -7,9 +7,8 @@ with their parallel configuration. No fit reads that file.
 from __future__ import annotations
 
 import csv
-import math
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from xla_cost.calibrate.package import FOLDERS, PACKAGE, systems_folder
 from xla_cost.errors import XlaCostError
@@ -27,8 +26,6 @@ _MACHINE = {folder: name for name, folder in FOLDERS.items()}
 #: and fp8 tokens to experts (lmsys.org, GB200 NVL72), TensorRT-LLM bf16 projections and fp4 tokens
 #: (its tech blogs 1 and 3 on DeepSeek-R1, "Precision strategy").
 _CACHE = "kv_cache=fp8,scores=fp8"
-_EXPERTS = 256
-_TOP_K = 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,14 +42,6 @@ class Decode:
     tpot_ms: float
 
     @property
-    def coverage(self) -> float:
-        """Expected share of its experts that a step touches on the busiest rank.
-
-        Everyone waits for that one before tokens are added up or sent back.
-        """
-        return busiest_share(self.batch * _TOP_K, _EXPERTS, self.ranks)
-
-    @property
     def request(self) -> Request:
         """Attention by data or by heads, experts over all ranks, cache filled half-way."""
         return Request(
@@ -64,22 +53,6 @@ class Decode:
             format=self.number_format,
             plan="dp-attention" if self.data_parallel else "tensor-parallel",
         )
-
-
-def busiest_share(choices: int, experts: int, ranks: int) -> float:
-    """Expected share of the experts in use on the rank that uses most, of `experts / ranks` each.
-
-    Routed evenly at random an expert is chosen with p = 1 - (1 - 1/experts)^choices. The n of a
-    rank are taken as independent, so F(k) is binomial, and the expected largest of `ranks` counts
-    is the sum over k < n of 1 - F(k)^ranks.
-    """
-    count = experts // ranks
-    chosen = 1.0 - (1.0 - 1.0 / experts) ** choices
-    expected = below = 0.0
-    for k in range(count):
-        below += math.comb(count, k) * chosen**k * (1.0 - chosen) ** (count - k)
-        expected += 1.0 - min(1.0, below) ** ranks
-    return expected / count
 
 
 def decode_cases() -> list[Decode]:
@@ -111,8 +84,7 @@ def decode_points(report: Callable[[str], None] = lambda text: None) -> Iterator
         except XlaCostError as error:
             report(f"{case.identity}: left out, {error}")
             continue
-        rules = replace(serving_policy(), expert_coverage=case.coverage)
-        latency_s = price(program, load(case.machine), rules).latency_s
+        latency_s = price(program, load(case.machine), serving_policy()).latency_s
         kind = "data-parallel" if case.data_parallel else "head-parallel"
         name = f"{kind} attention, {case.ranks} ranks, batch {case.batch}, KV {case.length}"
         yield Point(

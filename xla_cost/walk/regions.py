@@ -248,6 +248,9 @@ def _kernel(graph: Graph, drafts: Drafts, region: _Region, costs: Mapping[str, C
         "result_bytes": written,
         "work": scoped.scope.work,
         "region": scoped.scope.kernel,
+        "routed_tokens": scoped.scope.tokens,
+        "routed_experts": scoped.scope.experts,
+        "top_k": scoped.scope.top_k,
     }
     return Draft(Op, fields, together(m.needs for m in members), members[-1].origin, scoped.scope)
 

@@ -22,6 +22,10 @@ _PLUMBING = frozenset(
 _WRAPPED = re.compile(r"^([A-Za-z_][A-Za-z_0-9]*)\((.*)\)$", re.DOTALL)
 _BRANCH = re.compile(r"^branch_\d+_fun$")
 _MICROBATCH = re.compile(r"^microbatch\[\d+\]$")
+#: Options of a segment of experts, see `models.moe`.
+_ROUTED = ("tokens", "experts", "top_k")
+#: As many as no count of tokens has.
+_DIGITS = 16
 _KERNEL = re.compile(r"^kernel\[([^\],]*)(?:,([^\]]*))?\]$")
 
 
@@ -30,9 +34,10 @@ class Scope:
     """Where an instruction comes from.
 
     `path` is the user's scope path; `region` the path up to and with its first
-    `kernel[..]` segment, or ""; `kernel` and `work` what that segment says; `direction`
-    tells the forward pass, its recomputation and the backward pass of one scope apart, and
-    micro-batches, whose segment `microbatch[0]` is not part of the path.
+    `kernel[..]` segment, or ""; `kernel`, `work`, `tokens`, `experts` and `top_k` what that
+    segment says (the last three, which go with the workload, are not part of the path);
+    `direction` tells the forward pass, its recomputation and the backward pass of one scope
+    apart, and micro-batches, whose segment `microbatch[0]` is not part of the path.
     """
 
     path: str
@@ -40,6 +45,9 @@ class Scope:
     kernel: str = ""
     work: float = 1.0
     direction: str = ""
+    tokens: int = 0
+    experts: int = 0
+    top_k: int = 0
 
 
 NOWHERE = Scope("")
@@ -61,23 +69,41 @@ def scope_of(op_name: str) -> Scope:
     path = "/".join(segments)
     for position, segment in enumerate(segments):
         match = _KERNEL.match(segment)
+        if match and match[2]:
+            options = dict(_option(text) for text in match[2].split(","))
+            kept = [text for text in match[2].split(",") if _option(text)[0] not in _ROUTED]
+            segments[position] = f"kernel[{','.join((match[1], *kept))}]"
+            return Scope(
+                "/".join(segments),
+                "/".join(segments[: position + 1]),
+                match[1].strip(),
+                _work(options.get("work", "")),
+                direction,
+                *(_count(options.get(name, "")) for name in _ROUTED),
+            )
         if match:
             region = "/".join(segments[: position + 1])
-            return Scope(path, region, match[1].strip(), _work(match[2] or ""), direction)
+            return Scope(path, region, match[1].strip(), direction=direction)
     return Scope(path, direction=direction)
 
 
-def _work(options: str) -> float:
-    """`work=0.5` inside a kernel segment; 1 where it is absent or no number in (0, 1]."""
-    for option in options.split(","):
-        key, _, value = option.partition("=")
-        if key.strip() == "work":
-            try:
-                work = float(value)
-            except ValueError:
-                return 1.0
-            return work if 0.0 < work <= 1.0 else 1.0
-    return 1.0
+def _option(text: str) -> tuple[str, str]:
+    key, _, value = text.partition("=")
+    return key.strip(), value.strip()
+
+
+def _work(value: str) -> float:
+    """The 0.5 of `work=0.5` inside a kernel segment; 1 for what is no number in (0, 1]."""
+    try:
+        work = float(value)
+    except ValueError:
+        return 1.0
+    return work if 0.0 < work <= 1.0 else 1.0
+
+
+def _count(value: str) -> int:
+    """The 64 of `tokens=64` inside a kernel segment; 0 for what is no whole number."""
+    return int(value) if value.isdecimal() and len(value) < _DIGITS else 0
 
 
 def _user_segments(op_name: str) -> list[str]:
