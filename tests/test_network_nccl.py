@@ -58,16 +58,28 @@ def test_the_switch_reduces_groups_larger_than_any_measured() -> None:
     assert reduce_s(32, BIG, CALIBRATED) == pytest.approx(min(expected, own))
 
 
-def test_small_messages_of_large_groups_go_round_a_ring() -> None:
-    # LL: 6.6 us and 2 * 31 steps of 0.6 us, half of the link (which the tier's efficiency is of)
+def test_small_messages_of_large_groups_go_up_and_down_a_tree() -> None:
+    # LL: 6.8 us and 2 log2 32 steps of 0.6 us, 0.92 / 3.8 of the link's efficiency
+    steps = 6.8e-6 + 2 * 5 * 0.6e-6
+    moving = 2 * 1000 / (UP * 0.7 * 0.92 / 3.8)
+    assert reduce_s(32, 1000) == pytest.approx(steps + moving)
+    # where only rings may run: 6.6 us and 2 * 31 steps of 0.6 us, half of the link
+    ringed = pod(OWN, SWITCH, algorithms=("ring",))
     steps = 6.6e-6 + 2 * 31 * 0.6e-6
-    assert reduce_s(32, 1000) == pytest.approx(steps + 2 * 31 / 32 * 1000 / (UP * 0.7 * 0.5))
+    moving = 2 * 31 / 32 * 1000 / (UP * 0.7 * 0.5)
+    assert reduce_s(32, 1000, NCCL, ringed) == pytest.approx(steps + moving)
 
 
-def test_without_a_switch_or_a_fit_of_it_the_own_fit_prices_every_size() -> None:
+def test_without_a_switch_or_a_fit_of_it_rings_and_trees_are_left() -> None:
+    # Simple: 8.4 us and 2 * 31 steps of 3.4 us, all of the link's efficiency
+    expected = 8.4e-6 + 2 * 31 * 3.4e-6 + 2 * 31 / 32 * BIG / (UP * 0.7)
     for table in (pod(OWN, SWITCH, switch=False), pod(OWN)):
-        expected = 20e-6 + 2 * 0.5e-6 + 2 * 31 / 32 * BIG / (UP * 0.5)
         assert reduce_s(32, BIG, NCCL, table) == pytest.approx(expected)
+        # the group that was measured keeps its fit, and so does one that holds for any group
+        assert reduce_s(4, BIG, NCCL, table) == reduce_s(4, BIG)
+    anyone = pod(replace(OWN, devices=0))
+    own = 20e-6 + 2 * 0.5e-6 + 2 * 31 / 32 * BIG / (UP * 0.5)
+    assert reduce_s(32, BIG, NCCL, anyone) == pytest.approx(own)
     # a table that knows one all-reduce only gives that
     assert reduce_s(4, BIG, NCCL, pod(FASTEST)) == reduce_s(4, BIG, CALIBRATED, pod(FASTEST))
 
@@ -98,15 +110,15 @@ def test_a_large_vector_takes_the_protocol_that_uses_the_whole_link() -> None:
 
 
 def test_a_tree_carries_small_messages_over_pods() -> None:
-    # a chain of 31 steps in a pod, log2 4 over pods, up and down; LL over pods moves 20.4 GB/s,
-    # and a tree of LL 0.92 / 3.8 of a link
-    steps = 6.8e-6 + 2 * (31 * 0.6e-6 + math.log2(4) * 5e-6)
+    # log2 32 rounds in a pod, log2 4 over pods, up and down; LL over pods moves 20.4 GB/s, and a
+    # tree of LL 0.92 / 3.8 of a link
+    steps = 6.8e-6 + 2 * (math.log2(32) * 0.6e-6 + math.log2(4) * 5e-6)
     slowest = min(20.4e9, UP * 0.7 * 0.92 / 3.8)
     assert reduce_s(128, 1000) == pytest.approx(steps + 2 * 1000 / slowest, rel=1e-9)
 
 
 def test_two_pods_are_joined_shard_by_shard() -> None:
-    ramp = 1 + 1e6 / (BIG / 32)
+    ramp = 1 + 1e6 / (BIG / 64)  # pieces are cut by the share of one of all 64 devices
     inside = 25e-6 + 2 * 0.5e-6 + (1 + 1 / 32) * BIG * ramp / (UP * 0.5)
     time = collective_time(collective("all-reduce", rows(1, 64), BIG), FITTED, NCCL)
     assert time.algorithm == "hierarchical"

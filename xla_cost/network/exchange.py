@@ -43,18 +43,28 @@ def _inside_factor(spread: Spread, policy: NetworkPolicy) -> float:
     return distinct_places(policy.top_k, spread.size) / policy.top_k
 
 
+def _whole(spread: Spread, inner: Inner, policy: NetworkPolicy) -> float:
+    """Share of the vector that leaves the device on any tier, (n-1)/n where a switch carries it.
+
+    On a torus what it loads the links with, as if all of the group were in one unit.
+    """
+    peers = spread.levels[0].peers
+    links = inner.exchange.load / peers if peers else 1.0
+    return (spread.size - 1) / spread.size * links * _inside_factor(spread, policy)
+
+
 def _direct(
     kind: str, vector: float, spread: Spread, inner: Inner, rates: Sequence[Rate],
     policy: NetworkPolicy,
 ) -> CollectiveTime:  # fmt: skip
-    factor = _inside_factor(spread, policy)
+    factor, whole = _inside_factor(spread, policy), _whole(spread, inner, policy)
     through = 0.0  # peers' share that also loads the innermost tier
     steps = []
     for i, level in enumerate(spread.levels):
         if i and level.peers > 0.0:
             partners = round(level.peers * spread.size)
             stage = Stage("direct", level.peers * factor, level.peers_mean * factor, 1, partners)
-            steps.append(Step(i, stage, vector, vector, _WHAT[min(i, 1)], policy.imbalance))
+            steps.append(Step(i, stage, vector, vector, _WHAT[1], policy.imbalance, whole))
             if rates[i].tier.through_inner:
                 through += level.peers
     exchange = inner.exchange
@@ -62,7 +72,7 @@ def _direct(
         # energy of the inner part of a crossing byte is in the outer tier's own figure
         load = (exchange.load + through) * factor
         stage = replace(exchange, load=load, sent=exchange.sent * factor)
-        steps.insert(0, Step(0, stage, vector, vector, _WHAT[0], policy.imbalance))
+        steps.insert(0, Step(0, stage, vector, vector, _WHAT[0], policy.imbalance, whole))
     return build(
         steps, rates, kind, "direct", "per tier (M-m)/n V / B", _DIRECT,
         concurrent=policy.concurrent_tiers,
@@ -85,12 +95,13 @@ def _two_step(
     once = 1.0
     if policy.dedup != "none":
         once = distinct_places(policy.top_k, pods, policy.max_pods) / policy.top_k
+    whole = _whole(spread, inner, policy)
     steps = []
     for i in range(1, spread.top + 1):
         level = spread.levels[i]
         partners = level.fan - 1
         stage = Stage("same index", level.peers * once, level.peers_mean * once, 1, partners)
-        steps.append(Step(i, stage, vector, vector, "across pods", policy.imbalance))
+        steps.append(Step(i, stage, vector, vector, _WHAT[1], policy.imbalance, whole))
     if inner.exchange.load > 0.0:
         # every copy bound for this pod passes inside it once, wherever it came from
         scale = spread.size / spread.levels[1].inside * _inside_factor(spread, policy)
@@ -98,7 +109,7 @@ def _two_step(
         stage = replace(
             exchange, algorithm="forward", load=exchange.load * scale, sent=exchange.sent * scale
         )
-        steps.append(Step(0, stage, vector, vector, "inside the pod", policy.imbalance))
+        steps.append(Step(0, stage, vector, vector, _WHAT[0], policy.imbalance, whole))
     formula = "(M-m)/n V d / B_out, then (m-1)/m V / B_in; d: distinct pods / top-k"
     return build(
         steps, rates, kind, "two-step", formula, _DEEPEP, concurrent=policy.concurrent_tiers

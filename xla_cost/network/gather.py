@@ -195,13 +195,15 @@ class Gathering:
 
     def _inward_stages(self) -> tuple[Stage, ...]:
         """One way inside the innermost unit, for an all-reduce in the switch as well."""
-        level, rate = self.spread.levels[0], self.rates[0]
+        level, rate, group = self.spread.levels[0], self.rates[0], self.spread.size
         if not self.reduces or not self.inner.switched or level.fan == 1:
             return self.inner.gather
         if self.flat:
-            whole = nccl_stages(level.fan, level.gather, level.gather_mean, rate)
-            return tuple(stage.half() for stage in whole)
-        whole = in_switch(level.fan, rate, "all-reduce-in-switch")
+            whole = nccl_stages(level.fan, level.gather, level.gather_mean, rate, group)
+            # a tree ends in one device, not in shards: no half of it crosses
+            shards = [stage for stage in whole if stage.algorithm != "tree"]
+            return tuple(stage.half() for stage in shards) or self.inner.gather
+        whole = in_switch(level.fan, rate, "all-reduce", group)
         return (*self.inner.gather, *(stage.half() for stage in whole))
 
     def _outermost_reduce(self, step: Step) -> Step:

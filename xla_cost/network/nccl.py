@@ -6,7 +6,6 @@ Latencies are the constants of NCCL's own cost model, NCCL 2.26.2, src/graph/tun
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -47,26 +46,37 @@ TREE = Protocol("LL", 6.8e-6, 0.6e-6, 5e-6, 0.92 / 3.8)
 LL_BYTES_PER_S = 20.4e9
 
 
-def nccl_stages(members: int, load: float, sent: float, rate: Rate) -> tuple[Stage, ...]:
+def nccl_stages(
+    members: int, load: float, sent: float, rate: Rate, group: int = 0
+) -> tuple[Stage, ...]:
     """All-reduce inside one pod: the fit of NCCL alone, up to the group it was measured on.
 
-    Larger groups are reduced in the switch, or by a ring. `load` and `sent` are those of an
-    all-gather, (n-1)/n.
+    Larger groups are reduced in the switch, where there is one that does, or by a ring, or a
+    tree. `load` and `sent` are those of an all-gather, (n-1)/n; `group` are the devices of all
+    pods together, where there are several.
     """
     measured = Stage("direct", 2 * load, 2 * sent, 2, members - 1, fit="all-reduce-nccl")
-    larger = in_switch(members, rate, "all-reduce-nccl")
-    if not larger:
+    fit = rate.fit("all-reduce-nccl")
+    if fit is None or not fit.devices or members <= fit.devices:
         return (measured,)
-    if rate.tier.algorithms and "ring" not in rate.tier.algorithms:
-        return larger
-    rings = tuple(
+    allowed = rate.tier.algorithms or ("ring", "tree")
+    found = in_switch(members, rate, "all-reduce-nccl", group)
+    if "ring" in allowed:
+        found += _rings_inside(members, load, sent, rate)
+    if "tree" in allowed:
+        steps_s = TREE.base_s + 2 * log2_floor(members) * max(TREE.pod_s, rate.hop_s)
+        found += (Stage("tree", 2.0 / TREE.share, 2.0, 0, 3, fit=_UNFITTED, steps_s=steps_s),)
+    return found or (measured,)
+
+
+def _rings_inside(members: int, load: float, sent: float, rate: Rate) -> tuple[Stage, ...]:
+    return tuple(
         Stage(
             f"ring {one.name}", 2 * load / one.share, 2 * sent, 0, fit=_UNFITTED,
             steps_s=one.base_s + 2 * (members - 1) * max(one.pod_s, rate.hop_s),
         )
         for one in (LL, LL128, SIMPLE)
     )  # fmt: skip
-    return larger + rings
 
 
 def nccl_over_pods(
@@ -116,12 +126,18 @@ def _ring(
 
 
 def _tree(vector: float, spread: Spread, rates: Sequence[Rate]) -> CollectiveTime:
-    """A chain through every pod, a tree over the pods, up and down: for small messages."""
+    """A tree over all devices, up and down, of which only log2 k rounds leave a pod.
+
+    For small messages. NCCL 2.26.2 chains the GPUs of a node instead of that tree's lower rounds:
+    7 steps for 3 on the boards of eight that its constants are for. Over a rack of 72 that chain
+    would be 71 steps, over a photonic pod 1151, slower than to treat them as boards; so here it
+    is never taken. `log2` as in its cost model, rounded down.
+    """
     pods = spread.levels[1].subunits
-    chain = spread.size / pods - 1.0
+    across = log2_floor(pods)
     latency_s = TREE.base_s + 2 * (
-        chain * max(TREE.pod_s, rates[0].hop_s)
-        + math.floor(math.log2(pods)) * max(TREE.network_s, *(rate.hop_s for rate in rates[1:]))
+        (log2_floor(spread.size) - across) * max(TREE.pod_s, rates[0].hop_s)
+        + across * max(TREE.network_s, *(rate.hop_s for rate in rates[1 : spread.top + 1]))
     )
     phases = []
     for i, level in enumerate(spread.levels):
@@ -132,5 +148,10 @@ def _tree(vector: float, spread: Spread, rates: Sequence[Rate]) -> CollectiveTim
         sent = 2 * level.ring_edges / spread.size
         stage = Stage("tree", load, sent, 0, 3, fit=_UNFITTED, steps_s=latency_s)
         phases.append(Step(i, stage, vector, vector, "tree, LL"))
-    formula = "2 (m-1 + log2 k) steps + 2 V / B"
+    formula = "2 log2 n steps, 2 log2 k of them across, + 2 V / B"
     return build(phases, rates, _UNFITTED, "tree", formula, _SOURCE, concurrent=True)
+
+
+def log2_floor(count: int) -> int:
+    """Rounds of a tree over `count`, as NCCL's cost model counts them (`log2i`)."""
+    return max(0, count.bit_length() - 1)

@@ -59,7 +59,11 @@ class Stage:
 
 @dataclass(frozen=True, slots=True)
 class Rate:
-    """A tier as a policy sees it."""
+    """A tier as a policy sees it. `inner` is the tier inside it.
+
+    What a kernel costs before it moves anything is a property of the kernel, not of the links: a
+    tier on which nobody measured `kind` takes that cost from the tier inside.
+    """
 
     tier: Tier
     hop_s: float
@@ -67,6 +71,7 @@ class Rate:
     fitted: bool
     latency: bool
     energy_j_per_byte: float
+    inner: Rate | None = None
 
     def fit(self, kind: str) -> CollectiveFit | None:
         """The measured fit that prices `kind` here, if the policy uses fits."""
@@ -81,7 +86,25 @@ class Rate:
     def floor_s(self, kind: str, stage: Stage) -> float:
         """Software floor of one collective that runs as `stage`, beyond its hops."""
         fit = self.fit(stage.fit or kind)
-        return fit.floor_s if fit is not None and self.latency else 0.0
+        if fit is None:
+            return self.inner.floor_s(kind, stage) if self.inner else 0.0
+        return fit.floor_s if self.latency else 0.0
+
+    def fixed_s(self, kind: str, stage: Stage, load_bytes: float, message_bytes: float) -> float:
+        """The part of the ramp that does not grow with the bytes, for `load_bytes` in all.
+
+        The ramp adds load (half / M)^ramp bytes, which grow as M^(1-ramp): by the tangent at M
+        the share `ramp` of that is fixed, the rest goes with the bytes.
+        """
+        fit = self.fit(stage.fit or kind)
+        if fit is None:
+            if self.inner is None:
+                return 0.0
+            return self.inner.fixed_s(kind, stage, load_bytes, message_bytes)
+        if not self.latency or message_bytes <= 0.0:
+            return 0.0
+        ramp: float = (fit.half_bytes / message_bytes) ** fit.ramp
+        return fit.ramp * load_bytes * ramp / (self.tier.bandwidth_bytes_per_s * fit.efficiency)
 
     @property
     def unfitted_bytes_per_s(self) -> float:
@@ -97,12 +120,13 @@ class Rate:
 
     def seconds(
         self, stage: Stage, vector_bytes: float, message_bytes: float, kind: str,
-        stretch: float = 1.0,
+        stretch: float = 1.0, started: bool = False,
     ) -> float:  # fmt: skip
         """`setup + steps + hops * hop + load / (bandwidth * efficiency)`, load times `stretch`.
 
         The efficiency is 1, the tier's, or that of a fit: `e / (1 + (half / M)^ramp)` for a
         message of M bytes; `half`, a latency in disguise, counts only where latency does.
+        Without its fixed part where that is paid already, `started`.
         """
         load_bytes = stage.load * vector_bytes * stretch
         message_bytes *= stage.message
@@ -111,7 +135,8 @@ class Rate:
         if fit is not None:
             bandwidth = self.tier.bandwidth_bytes_per_s * fit.efficiency
             if self.latency and message_bytes > 0.0:
-                load_bytes *= 1.0 + (fit.half_bytes / message_bytes) ** fit.ramp
+                ramp = (fit.half_bytes / message_bytes) ** fit.ramp
+                load_bytes *= 1.0 + (ramp * (1.0 - fit.ramp) if started else ramp)
         steps_s = stage.hops * self.hop_s + (stage.steps_s if self.latency else 0.0)
         return self.setup_s(stage) + steps_s + load_bytes / bandwidth
 
@@ -132,6 +157,7 @@ def rates(machine: Machine, policy: NetworkPolicy) -> tuple[Rate, ...]:
                 policy.fitted,
                 policy.latency,
                 energy,
+                found[-1] if found else None,
             )
         )
     return tuple(found)
@@ -185,19 +211,21 @@ def all_reduce_stages(
     ]
     if rate.tier.in_network_reduction:
         share = 1.0 + 1.0 / members
-        measured = in_switch(members, rate, "all-reduce-in-switch")
+        measured = in_switch(members, rate, "all-reduce")
         unmeasured = Stage("in-network", max(share, 2 * load) if rate.fitted else share, share, 2)
         more.append(measured[0] if measured else unmeasured)
     return found + _allowed(more, rate.tier)
 
 
-def in_switch(members: int, rate: Rate, smaller: str) -> tuple[Stage, ...]:
+def in_switch(members: int, rate: Rate, smaller: str, group: int = 0) -> tuple[Stage, ...]:
     """The all-reduce in the switch as measured, for groups that the fit `smaller` has not seen.
 
     Each device has the switch reduce its share of V/n and
     spread it: (1 + 1/n) V each way. The fit counts that share, because the library cuts it, not
     the vector, into the pieces it pipelines (NCCL 2.26.2, src/enqueue.cc, `calcCollChunking`:
-    the piece grows with V / (heads * channels)). Empty where nothing was measured.
+    the piece grows with V / (heads * channels)). The share is one of `group` devices where the
+    members are only those of one pod: a piece waits for the other pods as well. Empty where
+    nothing was measured.
     """
     fit, other = rate.fit("all-reduce-in-switch"), rate.fit(smaller)
     if fit is None or other is None or not rate.tier.in_network_reduction:
@@ -205,7 +233,7 @@ def in_switch(members: int, rate: Rate, smaller: str) -> tuple[Stage, ...]:
     if members <= other.devices:
         return ()
     share = 1.0 + 1.0 / members
-    stage = Stage("in-network", share, share, 2, 2, fit.kind, 1.0 / members)
+    stage = Stage("in-network", share, share, 2, 2, fit.kind, 1.0 / (group or members))
     return _allowed((stage,), rate.tier)
 
 

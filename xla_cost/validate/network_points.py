@@ -42,11 +42,7 @@ _RINGS = (
     "of 48 GB/s (a speed that NCCL's search tries) would move; 15 fit the links, and how many it "
     "found is in no public log"
 )
-_PIECES = (
-    "NCCL halves the pieces that it pipelines over two racks below 4 x 72 heads x 16 channels x "
-    "128 KiB = 0.6 GiB, which the form does not know"
-)
-_RACK_CAUSES = {(144, 0.5): _PIECES, (1440, 4): _RINGS, (1440, 8): _RINGS}
+_RACK_CAUSES: dict[tuple[int, float], str] = {(1440, 4): _RINGS, (1440, 8): _RINGS}
 _PROTOCOLS = (
     "one smooth form stands for NCCL's protocols and for its reduction in the switch, which on "
     "eight B200 begins between 64 MiB (422 GB/s) and 128 MiB (591 GB/s)"
