@@ -103,12 +103,12 @@ def test_a_spec_becomes_a_system(tmp_path: Path) -> None:
         (
             "latency_us = 5.0",
             "latency_us = -1",
-            r"transfer\.latency_us = -1; must be a finite number",
+            r"transfer\.latency_us = -1; must be a number in 0",
         ),
         (
             "mean = 1000",
             'mean = "x"',
-            r"load\.input_tokens\.mean = 'x'; must be a finite number >= 1",
+            r"load\.input_tokens\.mean = 'x'; must be a number in 1",
         ),
         ("bandwidth_GBps = 50.0", "", r"transfer\.bandwidth_GBps: missing; expected one"),
         ("[slo]", "[slo]\nttft_ms = 1", r"spec\.toml: slo\.ttft_ms: unknown key; must be one of"),
@@ -162,6 +162,26 @@ def test_a_spec_becomes_a_system(tmp_path: Path) -> None:
             "budget = 4096",
             "budget = 999",
             r"prefill\.token_budget = 999: the longest prompt has 1000",
+        ),
+        (
+            "mean = 1000",
+            "mean = 1e30",
+            r"input_tokens\.mean = 1e\+30; must be a number in 1 \.\. 1",
+        ),
+        (
+            "high = 50",
+            f"high = {1 << 62}",
+            r"output_tokens: low = 5, high = 4611.*high <= 1000000000",
+        ),
+        (
+            "decode_fixed_ms = 5.0",
+            "decode_fixed_ms = 1e300",
+            r"_ms = 1e\+300; must be a number in 0 ",
+        ),
+        (
+            '"poisson"',
+            '"gamma"\ncv = 1e200',
+            r"load\.cv = 1e\+200; must be a number in 0\.001 \.\. 1000",
         ),
         ("seed = 3", "seed 3", r"spec\.toml: .*; expected TOML"),
     ],

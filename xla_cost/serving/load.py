@@ -16,6 +16,9 @@ if TYPE_CHECKING:
     from numpy import ndarray
     from numpy.random import Generator
 
+#: Tokens that a prompt or an answer may have.
+LONGEST = 10**9
+
 #: Requests per second that a load may have: beyond, a clock of 2^60 ticks a second sees no gap.
 RATES = (1e-9, 1e9)
 
@@ -34,15 +37,16 @@ class Lengths:
     mean: float = 1.0
     cv: float = 1.0
     low: int = 1
-    high: int = 1 << 30
+    high: int = LONGEST
 
     def __post_init__(self) -> None:
-        if self.low < 1 or self.high < self.low:
+        if not 1 <= self.low <= self.high <= LONGEST:
             raise XlaCostError(
-                f"lengths: low = {self.low}, high = {self.high}; must be 1 <= low <= high"
+                f"lengths: low = {self.low}, high = {self.high}; "
+                f"must be 1 <= low <= high <= {LONGEST}"
             )
-        if self.kind != "uniform" and self.mean < 1:
-            raise XlaCostError(f"lengths: mean = {self.mean}; must be at least 1")
+        if self.kind != "uniform" and not 1 <= self.mean <= LONGEST:
+            raise XlaCostError(f"lengths: mean = {self.mean}; must be in 1 .. {LONGEST}")
 
     def draw(self, rng: Generator, count: int) -> ndarray:
         """`count` lengths."""

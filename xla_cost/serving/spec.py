@@ -9,11 +9,14 @@ from typing import Literal
 
 from xla_cost.errors import XlaCostError
 from xla_cost.serving.curves import LatencyCurves, affine_decode, affine_prefill
-from xla_cost.serving.load import RATES, Lengths, Load
+from xla_cost.serving.load import LONGEST, RATES, Lengths, Load
 from xla_cost.serving.lowered import WorkerModel
 from xla_cost.serving.system import Mtp, Role, Slo
 from xla_cost.serving.tables import Table
 from xla_cost.serving.trace import read_trace
+
+#: Largest coefficient of a curve or a transfer, in its unit: times of a run stay finite.
+_LARGEST = 1e12
 
 _LENGTH_KINDS: tuple[Literal["fixed", "uniform", "lognormal"], ...] = (
     "fixed", "uniform", "lognormal",
@@ -162,15 +165,15 @@ def _curves(table: Table, role: Role) -> LatencyCurves:
     prefill = decode = None
     if role != "decode":
         prefill = affine_prefill(
-            table.number("prefill_fixed_ms", 0.0) / 1e3,
-            table.number("prefill_per_token_us") / 1e6,
-            table.number("prefill_per_token_and_length_ns", 0.0) / 1e9,
+            table.number("prefill_fixed_ms", 0.0, high=_LARGEST) / 1e3,
+            table.number("prefill_per_token_us", high=_LARGEST) / 1e6,
+            table.number("prefill_per_token_and_length_ns", 0.0, high=_LARGEST) / 1e9,
         )
     if role != "prefill":
         decode = affine_decode(
-            table.number("decode_fixed_ms") / 1e3,
-            table.number("decode_per_request_us", 0.0) / 1e6,
-            table.number("decode_per_context_token_ns", 0.0) / 1e9,
+            table.number("decode_fixed_ms", high=_LARGEST) / 1e3,
+            table.number("decode_per_request_us", 0.0, high=_LARGEST) / 1e6,
+            table.number("decode_per_context_token_ns", 0.0, high=_LARGEST) / 1e9,
         )
     curves = LatencyCurves(
         prefill=prefill,
@@ -195,7 +198,7 @@ def _load(table: Table, folder: Path) -> Load:
     load = Load(
         arrivals=arrivals,
         rate_per_s=table.number("rate_per_s", low=RATES[0], high=RATES[1]) if needs_rate else 1.0,
-        cv=table.number("cv", 1.0, 1e-3) if arrivals == "gamma" else 1.0,
+        cv=table.number("cv", 1.0, 1e-3, 1e3) if arrivals == "gamma" else 1.0,
         in_flight=_in_flight(table, arrivals == "closed"),
         input_tokens=_lengths(table.table("input_tokens")) if trace is None else Lengths(),
         output_tokens=_lengths(table.table("output_tokens")) if trace is None else Lengths(),
@@ -218,15 +221,17 @@ def _in_flight(table: Table, needed: bool) -> int | None:
 
 def _lengths(table: Table) -> Lengths:
     kind = table.text("kind", "fixed", _LENGTH_KINDS)
-    low, high = 1, 1 << 30
+    low, high = 1, LONGEST
     if kind != "fixed":
         low, high = table.whole("low", 1, 1), table.whole("high", 1 << 20, 1)
-        if high < low:
-            raise XlaCostError(f"{table.where}: low = {low}, high = {high}; must be low <= high")
+        if not low <= high <= LONGEST:
+            raise XlaCostError(
+                f"{table.where}: low = {low}, high = {high}; must be low <= high <= {LONGEST}"
+            )
     lengths = Lengths(
         kind=kind,
-        mean=table.number("mean", low=1.0) if kind != "uniform" else 1.0,
-        cv=table.number("cv", 1.0) if kind == "lognormal" else 1.0,
+        mean=table.number("mean", low=1.0, high=LONGEST) if kind != "uniform" else 1.0,
+        cv=table.number("cv", 1.0, 0.0, 1e3) if kind == "lognormal" else 1.0,
         low=low,
         high=high,
     )
@@ -256,13 +261,13 @@ def _mtp(table: Table) -> Mtp:
 
 
 def _transfer(table: Table) -> TransferSpec:
-    bandwidth = table.number("bandwidth_GBps", None, 1e-9)
-    latency = table.number("latency_us", None)
+    bandwidth = table.number("bandwidth_GBps", None, 1e-9, _LARGEST)
+    latency = table.number("latency_us", None, high=_LARGEST)
     transfer = TransferSpec(
         tier=table.text("tier", ""),
         bandwidth_bytes_per_s=None if bandwidth is None else bandwidth * 1e9,
         latency_s=None if latency is None else latency / 1e6,
-        bytes_per_token=table.number("bytes_per_token", None),
+        bytes_per_token=table.number("bytes_per_token", None, high=_LARGEST),
     )
     table.finish()
     return transfer
