@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from xla_cost.errors import XlaCostError
-from xla_cost.jsonio import canonical_json, make_folder, plain, read_json, write_json
+from xla_cost.jsonio import canonical_json, check_file, make_folder, plain, read_json, write_json
 
 
 @dataclass(frozen=True)
@@ -146,3 +146,19 @@ def test_a_folder_is_made_or_refused_in_one_sentence(tmp_path):
         f"--out {folder / 'file'}: cannot be used (File exists); expected a folder that can be "
         "written to"
     )
+
+
+def test_a_file_that_cannot_be_written_is_refused_beforehand(tmp_path):
+    for fine in (None, "", "-", tmp_path / "new.json"):
+        check_file(fine, "--json")
+    assert not (tmp_path / "new.json").exists()
+    for path, reason in (
+        (tmp_path, "it is a folder"),
+        (tmp_path / "no" / "r.json", f"there is no folder {tmp_path / 'no'}"),
+    ):
+        with pytest.raises(XlaCostError) as refusal:
+            check_file(path, "--json")
+        assert str(refusal.value) == (
+            f"--json {path}: cannot be written ({reason}); expected a file in a folder that can "
+            "be written to"
+        )

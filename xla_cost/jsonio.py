@@ -110,6 +110,28 @@ def make_folder(path: str | os.PathLike[str], place: str) -> None:
         )
 
 
+def check_file(path: str | os.PathLike[str] | None, place: str) -> None:
+    """Refuse, before anything is computed, a file that could not be written afterwards.
+
+    None, "" and "-" (standard output) pass. Raises `XlaCostError`; `place` is the option.
+    """
+    if not path or os.fspath(path) == "-":
+        return
+    target = Path(path)
+    if target.is_dir():
+        reason = "it is a folder"
+    elif not target.absolute().parent.is_dir():
+        reason = f"there is no folder {target.absolute().parent}"
+    elif not os.access(target if target.exists() else target.absolute().parent, os.W_OK):
+        reason = "no permission"
+    else:
+        return
+    raise XlaCostError(
+        f"{place} {os.fspath(path)}: cannot be written ({reason}); expected a file in a folder "
+        "that can be written to"
+    )
+
+
 def replace_file(path: Path, data: bytes, *, sync: bool, scratch: Path | None = None) -> None:
     """Put `data` at `path` by writing a temporary file and renaming it.
 

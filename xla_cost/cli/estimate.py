@@ -64,6 +64,8 @@ def estimate(
     from xla_cost.price import compare, price
 
     _positive(top=top, microbatches=microbatches)
+    if not imbalance >= 1.0:
+        raise XlaCostError(f"--imbalance {imbalance:g}: expected a number of at least 1")
     changes = {} if imbalance == 1.0 else {"expert_imbalance": imbalance}
     rules = policy_of(policy, **changes)
     machines = [load(name) for name in (machine, *against)]  # mistakes before the compiler runs
@@ -73,6 +75,11 @@ def estimate(
         "capacity_factor": capacity_factor, "placement": placement, "target": target,
     }  # fmt: skip
     program, header, facts, found = _program(model, options, policy)
+    if imbalance > program.devices:
+        raise XlaCostError(
+            f"--imbalance {imbalance:g}: expected at most {program.devices}, the number of ranks: "
+            "one that has all the load"
+        )
     estimates = [price(program, one, rules) for one in machines]
     comparison = compare(estimates[0], estimates[1]) if len(estimates) > 1 else None
     found = costed(found, estimates[0])

@@ -125,7 +125,10 @@ def _show_collectives(out: Console, machine: Machine) -> None:
 
     out.print("\n[bold]collective fits[/] (policy calibrated)")
     if not any(tier.collectives for tier in machine.tiers):
-        out.print("none: the efficiency of each tier is used", soft_wrap=True)
+        out.print("none: what counts is the efficiency of each tier", soft_wrap=True)
+    for rate in machine.assumed_rates:
+        out.print(f"assumed: {rate}", soft_wrap=True)
+    if not any(tier.collectives for tier in machine.tiers):
         return
     made = table("kind", "floor us", "eff.", "half MB", "ramp", "rows", "median", "p90")
     for tier in machine.tiers:

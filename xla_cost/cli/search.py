@@ -34,7 +34,7 @@ def search(
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="No progress bar.")] = False,
 ) -> None:
     """Rank every mesh shape of the device count under the plans asked for."""
-    from xla_cost.jsonio import write_json
+    from xla_cost.jsonio import check_file, write_json
     from xla_cost.machine import load
     from xla_cost.parallel import Workers
     from xla_cost.price import policy as find_policy
@@ -48,6 +48,7 @@ def search(
     from xla_cost.show.progress import progress_bar
     from xla_cost.show.search import show_search
 
+    check_file(json, "--json")
     machines = [load(name) for name in (machine, against) if name is not None]
     assumptions = find_policy(policy)
     candidates = space(

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from xla_cost.errors import XlaCostError
-from xla_cost.jsonio import make_folder
+from xla_cost.jsonio import check_file, make_folder
 
 if TYPE_CHECKING:
     from xla_cost.serving.assemble import Assembled, Note
@@ -59,6 +59,7 @@ def serve(
         raise XlaCostError(f"--scenario {scenario!r}: unknown; expected study")
     if series and not json:
         raise XlaCostError("--series: given without --json; expected beside it")
+    check_file(json, "--json")
     note = None if quiet else _note
     if optimise:
         for name, value in (("SPEC", spec), ("--concurrency", concurrency),

@@ -27,7 +27,7 @@ def study(
 ) -> None:
     """Reproduce every table and figure, with deviations, and make the assumptions realistic."""
     from xla_cost.errors import XlaCostError
-    from xla_cost.jsonio import write_json
+    from xla_cost.jsonio import check_file, make_folder, write_json
     from xla_cost.machine import load
     from xla_cost.models import get_config, get_formats
     from xla_cost.parallel import Workers
@@ -49,6 +49,8 @@ def study(
     presets = formats.split(",")
     for preset in presets:
         get_formats(preset)
+    make_folder(out, "--out")
+    check_file(json, "--json")
     with (
         Workers(processes=processes, address=cluster) as workers,
         progress_bar("study", quiet=quiet) as progress,

@@ -26,7 +26,7 @@ def sweep(
 ) -> None:
     """Search every point of the spec; one row per point in table.parquet, .csv and cube.nc."""
     from xla_cost.errors import XlaCostError
-    from xla_cost.jsonio import write_json
+    from xla_cost.jsonio import check_file, make_folder, write_json
     from xla_cost.parallel import Workers
     from xla_cost.provenance import provenance
     from xla_cost.show.console import console
@@ -46,11 +46,14 @@ def sweep(
         if json != "-":
             show_states(console(), found)
         return
+    asked = read_spec(spec)
+    make_folder(out, "--out")
+    check_file(json, "--json")
     with (
         Workers(processes=processes, address=cluster) as workers,
         progress_bar("sweep points", quiet=quiet) as progress,
     ):
-        result = run_sweep(read_spec(spec), out, workers=workers, progress=progress)
+        result = run_sweep(asked, out, workers=workers, progress=progress)
     files = write_tables(result.rows, out)
     if json is not None:
         write_json(

@@ -28,13 +28,14 @@ def validate(
     from rich.console import Console
 
     from xla_cost.errors import XlaCostError
-    from xla_cost.jsonio import write_json
+    from xla_cost.jsonio import check_file, write_json
     from xla_cost.validate import PARTS, describe, summaries
     from xla_cost.validate import validate as run
 
     if check and docs is None:
         raise XlaCostError("--check: given without --docs; expected the folder it compares with")
     progress = Console(stderr=True, soft_wrap=True)
+    check_file(json, "--json")
     outcome = run(part or PARTS, progress.print)
     if json:
         write_json(json, describe(outcome.points, outcome.skipped))
