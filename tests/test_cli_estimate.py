@@ -158,7 +158,11 @@ def test_function_is_partitioned_and_priced(capfd, tmp_path):
         ((*TINY, "--attention", "nosuch"), "attention = 'nosuch'"),
         ((*TINY, "--microbatches", "0"), "--microbatches 0"),
         ((*TINY, "--capacity-factor", "nan"), "capacity_factor = nan"),
-        ((*TINY, "--imbalance", "0.5"), "expert_imbalance = 0.5"),
+        ((*TINY, "--imbalance", "0.5"), "--imbalance 0.5: expected a number of at least 1"),
+        (
+            (*TINY, "--imbalance", "1000"),
+            "--imbalance 1000: expected at most 8, the number of ranks",
+        ),
         ((*TINY, "--placement", "abc"), "axis_order"),
         (("r1", "--mesh", "1x7x1", "--seq", "8192", "--batch", "8"), "experts"),
         # 10^12 sequences of 16 tokens over 8 devices

@@ -40,6 +40,15 @@ def test_one_machine_shows_every_figure_in_80_columns(capsys: Capture, name: str
             assert f"{fit.efficiency:.3g}" in words
 
 
+def test_tiers_without_fit_or_efficiency_are_told_apart(capsys: Capture) -> None:
+    """The ICI has an efficiency and no fit, the data-centre network neither."""
+    lines = run(capsys, "tpu-v5e").splitlines()
+    assert "none: what counts is the efficiency of each tier" in lines
+    said = "assumed: tier dcn: no efficiency given, priced at its full rate"
+    assert [line for line in lines if line.startswith("assumed")] == [said]
+    assert "assumed" not in run(capsys, "b300")
+
+
 def test_json_alone_on_standard_output(capsys: Capture) -> None:
     found = json.loads(run(capsys, "b300", "-"))["machines"][0]
     assert found["name"] == "b300"

@@ -42,3 +42,7 @@ def test_the_twin_gathers_faster(shown: dict[str, Machine]) -> None:
     copper = collective_time(gather, shown["rack64"], CALIBRATED).seconds
     optical = collective_time(gather, shown["rack64-photonic"], CALIBRATED).seconds
     assert optical < copper / 3
+
+
+def test_no_fabric_of_the_page_counts_as_perfect(shown: dict[str, Machine]) -> None:
+    assert [machine.assumed_rates for machine in shown.values()] == [()] * len(shown)

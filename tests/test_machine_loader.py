@@ -5,9 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from network_machines import collective
 
 from xla_cost.errors import XlaCostError
-from xla_cost.machine import Machine, load, names
+from xla_cost.machine import Machine, load, names, with_tier
+from xla_cost.network import CALIBRATED, collective_time
 
 REQUIRED = [
     *("h100", "h200", "h800", "b200", "gb200", "b300", "gb300", "rubin", "r4"),
@@ -115,12 +117,22 @@ def test_every_figure_carries_source_and_doubt() -> None:
         (OUTER_LATENCY, 'latency_us = { value = 3, source = "", doubt = "none" }',
          "m.toml: tiers[1].latency_us.source = ''; must be text (a doubt may be \"none\")"),
         ("value = 64", "value = 4", "m.toml: tiers[1].size = 4; must be > 4, the size of tiers[0]"),
-        ("value = 64", "value = 64.5", "m.toml: tiers[1].size = 64.5; must be a whole number >= 1"),
+        ("value = 64", "value = 64.5", "m.toml: tiers[1].size = 64.5; must be a whole number >= 2"),
+        ("value = 64", "value = 64.0",
+         "m.toml: tiers[1].size = 64.0; must be a whole number >= 2"),
+        ("size = { value = 4", "size = { value = 1", "m.toml: tiers[0].size = 1; must be >= 2"),
+        ("bandwidth_GBps = { value = 10,", "bandwidth_GBps = { value = 1e-30,",
+         "m.toml: tiers[1].bandwidth_GBps = 1e-30; must be >= 0.001 and <= 1e+09"),
+        ("bandwidth_GBps = { value = 10,", "bandwidth_GBps = { value = 1e30,",
+         "m.toml: tiers[1].bandwidth_GBps = 1e+30; must be >= 0.001 and <= 1e+09"),
+        (OUTER_LATENCY, OUTER_LATENCY.replace("3", "1e30"),
+         "m.toml: tiers[1].latency_us = 1e+30; must be >= 0 and <= 1e+06"),
         ("max_W = { value = 300", "max_W = { value = 30",
          "m.toml: power.max_W = 30; must be >= power.static_W"),
         ("bf16 = {", "bf17 = {", "m.toml: peak_TFLOPS.bf17 is not a known key; expected one of "
          "fp4, fp8, int4, int8, fp16, bf16, tf32, fp32, fp64"),
-        ("bf16 = { value = 100", "bf16 = { value = 0", "m.toml: peak_TFLOPS.bf16 = 0; must be > 0"),
+        ("bf16 = { value = 100", "bf16 = { value = 0",
+         "m.toml: peak_TFLOPS.bf16 = 0; must be >= 0.001"),
         ('name = "scale-out"', 'name = "scale-up"',
          "m.toml: tiers[1].name = 'scale-up'; must be unique among the tiers"),
         ('title = "test machine"', "", "m.toml: title is missing; expected text"),
@@ -133,6 +145,8 @@ def test_every_figure_carries_source_and_doubt() -> None:
         ('title = "test machine"', 'title = "t"\ninherits_efficiency_from = "rubin"',
          "m.toml: inherits_efficiency_from = 'rubin'; must be a measured machine "
          "(rubin inherits from b300)"),
+        ('title = "test machine"', 'title = "t"\ninherits_efficiency_from = "foo"',
+         "m.toml: inherits_efficiency_from: 'foo' is unknown; expected one of"),
         ('title = "test machine"', "title = ", "m.toml: not valid TOML ("),
     ],
 )  # fmt: skip
@@ -153,6 +167,15 @@ def test_one_sentence_per_mistake(tmp_path: Path, old: str, new: str, message: s
          "m.toml: tiers[2].dims is missing; expected the lengths of the axes"),
         ('topology = "torus"\ndims = { value = [10, 11], source = "s", doubt = "none" }',
          "m.toml: tiers[2].dims = 10x11, that is 110; must multiply to tiers[2].size = 100"),
+        ('topology = "switch"\nwrap = { value = [true], source = "s", doubt = "none" }',
+         "m.toml: tiers[2].wrap = [True]; must be absent on a switch"),
+        ('topology = "switch"\nwrap_multiple = { value = 4, source = "s", doubt = "none" }',
+         "m.toml: tiers[2].wrap_multiple = 4; must be absent on a switch"),
+        ('topology = "switch"\nwrap_multiple = { value = 0, source = "s", doubt = "none" }',
+         "m.toml: tiers[2].wrap_multiple = 0; must be >= 1"),
+        ('topology = "hyperx"\ndims = { value = [10, 10], source = "s", doubt = "none" }\n'
+         'wrap = { value = [false, false], source = "s", doubt = "none" }',
+         "m.toml: tiers[2].wrap = [False, False]; must be absent on a hyperx"),
         ('topology = "switch"\ndims = { value = [100], source = "s", doubt = "none" }',
          "m.toml: tiers[2].dims = [100]; must be absent on a switch"),
         ('topology = "switch"\nalgorithms = { value = ["star"], source = "s", doubt = "none" }',
@@ -222,6 +245,28 @@ def test_collective_fits_are_read_and_inherited_in_proportion_to_bandwidth(tmp_p
     assert taken.half_bytes == 8e6
     assert (own.inherited_from, taken.inherited_from) == ("", "measured")
     assert load(tmp_path / "m.toml").marks == ("inherited: efficiencies of measured",)
+
+
+def test_a_tier_without_efficiency_says_that_its_full_rate_is_assumed(tmp_path: Path) -> None:
+    said = "tier {}: no efficiency given, priced at its full rate"
+    bare = load(write(tmp_path, GOOD))
+    assert bare.assumed_rates == (said.format("scale-up"), said.format("scale-out"))
+    assert [tier.efficiency for tier in bare.tiers] == [1.0, 1.0]
+    half = 'efficiency = { value = 0.5, source = "s", doubt = "none" }'
+    known = load(write(tmp_path, GOOD.rstrip() + f"\n{half}\n", "known.toml"))
+    assert known.assumed_rates == (said.format("scale-up"),)
+    # a machine that inherits takes the share at the same level, and what is set is given
+    heir = GOOD.replace("title = ", 'inherits_efficiency_from = "known"\ntitle = ')
+    taken = load(write(tmp_path, heir, "heir.toml"))
+    assert taken.assumed_rates == known.assumed_rates
+    assert [tier.efficiency for tier in taken.tiers] == [1.0, 0.5]
+    assert with_tier(bare, 0, efficiency=0.7).assumed_rates == (said.format("scale-out"),)
+    # 0.5 of the rate takes twice as long
+    seconds = [
+        collective_time(collective("all-gather", [[0, 4]], 10**9), one, CALIBRATED).seconds - 3e-6
+        for one in (bare, known)
+    ]
+    assert seconds[1] == pytest.approx(2 * seconds[0])
 
 
 def test_unknown_names_and_unreadable_files(tmp_path: Path) -> None:

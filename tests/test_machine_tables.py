@@ -73,7 +73,8 @@ def test_scaled_changes_what_it_is_told() -> None:
     assert wide.scale_up.latency_s == 0.5e-6
     assert wide.name == "b300[scale_up=4,pod=144,scale_out=2,latency=0.5]"
     assert wide != b300
-    assert len(scaled(b300, pod=20000).tiers) == 1
+    # as large as the tier outside it, it replaces that tier
+    assert [tier.size for tier in scaled(b300, pod=10368).tiers] == [10368]
 
 
 def test_hybrid_splits_bandwidth_from_radix() -> None:
@@ -99,8 +100,27 @@ def test_derived_machines_refuse_nonsense() -> None:
     b300 = load("b300")
     with pytest.raises(XlaCostError, match="scale_up = -1"):
         scaled(b300, scale_up=-1.0)
-    with pytest.raises(XlaCostError, match="pod = 0; must be a whole number >= 1"):
-        scaled(b300, pod=0)
+    for pod in (0, 1):
+        with pytest.raises(XlaCostError, match=f"pod = {pod}; must be a whole number >= 2"):
+            scaled(b300, pod=pod)
+    with pytest.raises(XlaCostError, match="pod = 10369 on b300; must be <= 10368, the size of"):
+        scaled(b300, pod=10369)
+    with pytest.raises(XlaCostError, match="pod = 10369 on b300; must be <= 10368, the size of"):
+        hybrid(b300, load("b300-photonic"), pod=10369)
+    for field, value, message in (
+        ("latency_s", -1.0, r"scale-up.latency_s = -1.0; must be >= 0 and <= 1"),
+        ("efficiency", 2, r"scale-up.efficiency = 2; must be > 0 and <= 1"),
+        ("bandwidth_bytes_per_s", 1e39, r"must be >= 1e\+06 and <= 1e\+18"),
+        ("size", 8.0, r"size = 8.0; must be a whole number >= 2"),
+        ("topology", "ring", r"scale-up.topology = 'ring'; must be one of switch"),
+        ("algorithms", ("star",), r"scale-up.algorithms\[0\] = 'star'; must be one of ring"),
+        ("in_network_reduction", 1, r"in_network_reduction = 1; must be true or false"),
+        ("wrap_multiple", 4, r"tiers\[0\].wrap_multiple = 4; must be absent on a switch"),
+    ):
+        with pytest.raises(XlaCostError, match=message):
+            with_tier(b300, 0, **{field: value})
+    with pytest.raises(XlaCostError, match="bandwidth_bytes_per_s = 9e"):
+        scaled(b300, scale_up=1e30)
     with pytest.raises(XlaCostError, match="no fixed dims"):
         scaled(load("tpu-v5e"), pod=8)
     with pytest.raises(XlaCostError, match="tier field 'speed' is unknown"):

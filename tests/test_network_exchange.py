@@ -92,6 +92,51 @@ def test_imbalance_stretches_all_to_alls_only() -> None:
     )
 
 
+def test_no_rank_has_more_than_all_of_the_load() -> None:
+    whole = replace(STUDY, name="one rank", imbalance=16.0)
+    even = collective_time(SIXTEEN, PODS_OF_4, STUDY)
+    assert collective_time(SIXTEEN, PODS_OF_4, whole).seconds == pytest.approx(16 * even.seconds)
+    more = replace(STUDY, name="more", imbalance=17.0)
+    with pytest.raises(XlaCostError, match="dispatch of 16 ranks: imbalance = 17; must be <= 16"):
+        collective_time(SIXTEEN, PODS_OF_4, more, role="dispatch")
+
+
+def test_what_a_kernel_costs_before_it_moves_is_paid_for_the_whole_payload() -> None:
+    """It does not shrink because most of the bytes leave the pod."""
+    fit = CollectiveFit("dispatch", 2e-6, 0.5, half_bytes=1e6, ramp=1.0)
+    whole = machine(tier("up", 16, 100, us=1, collectives=(fit,)))
+    cut = machine(tier("up", 4, 100, us=1, collectives=(fit,)), tier("out", 64, 10, us=5))
+    alone = machine(tier("up", 1, 100, us=1, collectives=(fit,)), tier("out", 64, 10, us=5))
+    fixed = 2e-6 + 15 / 16 * 1e6 / (UP * 0.5)  # a ramp of 1 adds (n-1)/n half / (B e), any size
+    for payload in (1600, 16_000_000):
+        one = collective("all-to-all", rows(1, 16), payload)
+        inside = 1e-6 + 15 / 16 * payload / (UP * 0.5)
+        assert collective_time(one, whole, CALIBRATED, role="dispatch").seconds == (
+            pytest.approx(fixed + inside)
+        )
+        across = max(1e-6 + 3 / 16 * payload / (UP * 0.5), 5e-6 + 12 / 16 * payload / OUT)
+        assert collective_time(one, cut, CALIBRATED, role="dispatch").seconds == (
+            pytest.approx(fixed + across)
+        )
+        # one member in every pod: the same kernel starts
+        assert collective_time(one, alone, CALIBRATED, role="dispatch").seconds == (
+            pytest.approx(fixed + 5e-6 + 15 / 16 * payload / OUT)
+        )
+
+
+def test_the_part_of_a_ramp_that_grows_goes_with_the_bytes_of_its_tier() -> None:
+    """A ramp r adds load (half / M)^r: by the tangent at M the share r of that is fixed."""
+    fit = CollectiveFit("dispatch", 0.0, 0.5, half_bytes=4e6, ramp=0.5)
+    cut = machine(tier("up", 4, 100, collectives=(fit,)), tier("out", 64, 1000))
+    payload = 16_000_000  # (half / M)^(1/2) = 1/2
+    fixed = 0.5 * 0.5 * 15 / 16 * payload / (UP * 0.5)
+    inside = 3 / 16 * payload * (1 + 0.5 * 0.5) / (UP * 0.5)
+    one = collective("all-to-all", rows(1, 16), payload)
+    assert collective_time(one, cut, CALIBRATED, role="dispatch").seconds == (
+        pytest.approx(fixed + inside)
+    )
+
+
 def test_zipf_load_of_the_busiest_rank() -> None:
     assert zipf_imbalance(0.0, 256, 32) == pytest.approx(1.0)
     # 4 experts on 2 ranks, s = 1: weights 1, 1/2, 1/3, 1/4; rank 0 has the first and third

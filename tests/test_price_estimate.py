@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 import pytest
 from price_programs import dot, gather, loop, machine, permute, program, vector
@@ -196,6 +197,16 @@ def test_unpriced_ops_are_listed():
 def test_marks_of_the_machine_are_said():
     ledger = program(permute("p", (), 100))
     assert any("speculative" in line for line in price(ledger, "r4", STUDY).warnings)
+
+
+def test_a_tier_that_counts_as_perfect_is_said_where_rates_are_fitted():
+    toy = machine()
+    bare = replace(toy, tiers=(toy.tiers[0], replace(toy.tiers[1], efficiency_given=False)))
+    ledger = program(dot("a", (), 1.0))
+    said = "toy: tier scale-out: no efficiency given, priced at its full rate"
+    assert said in price(ledger, bare, CALIBRATED).warnings
+    assert said not in price(ledger, bare, STUDY).warnings
+    assert said not in price(ledger, toy, CALIBRATED).warnings
 
 
 def test_json_has_the_fields_of_the_interface():

@@ -14,6 +14,7 @@ from xla_cost.errors import XlaCostError
 from xla_cost.kernel_time import from_table
 from xla_cost.kernel_time.efficiency import FitRecord
 from xla_cost.machine import schema
+from xla_cost.machine.check import check_shapes
 from xla_cost.machine.model import CollectiveFit, Figure, Machine, Tier
 
 _TABLES = {
@@ -86,10 +87,10 @@ def _packaged(name: str, asked_by: str) -> Path:
     return _folder() / f"{name}.toml"
 
 
-def _base_path(base: str, path: Path) -> Path:
-    """A base is looked for beside the file that extends it, then in the package."""
+def _base_path(base: str, path: Path, key: str) -> Path:
+    """A base is looked for beside the file that names it under `key`, then in the package."""
     beside = path.parent / (base if base.endswith(".toml") else f"{base}.toml")
-    return beside if beside.is_file() else _packaged(base, f"{path.name}: extends")
+    return beside if beside.is_file() else _packaged(base, f"{path.name}: {key}")
 
 
 def _read(path: Path, chain: tuple[Path, ...]) -> _Sheet:
@@ -106,7 +107,7 @@ def _read(path: Path, chain: tuple[Path, ...]) -> _Sheet:
     own = _sheet(raw, path)
     if not own.extends:
         return own
-    base = _read(_base_path(own.extends, path), (*chain, path.resolve()))
+    base = _read(_base_path(own.extends, path, "extends"), (*chain, path.resolve()))
     return _merge(base, own)
 
 
@@ -194,7 +195,7 @@ def _machine(sheet: _Sheet) -> Machine:
     if power["max_W"].value < power["static_W"].value:
         raise schema.fail(file, "power.max_W", power["max_W"].value, ">= power.static_W")
     tiers = tuple(_tier(tier) for tier in sheet.tiers)
-    _check_order(tiers, sheet.tiers)
+    check_shapes(tiers, [(tier.file, tier.where) for tier in sheet.tiers])
     source = _efficiency_source(sheet)
     efficiency, fit_file = sheet.efficiency, sheet.efficiency_file
     if source is not None:
@@ -235,7 +236,7 @@ def _tier(raw: _RawTier) -> Tier:
     def si(name: str, default: float = 0.0) -> float:
         return float(value.get(name, default)) * schema.TIER[name].to_si
 
-    tier = Tier(
+    return Tier(
         name=raw.name,
         size=value["size"],
         topology=raw.topology,
@@ -243,8 +244,11 @@ def _tier(raw: _RawTier) -> Tier:
         latency_s=si("latency_us"),
         energy_j_per_byte=si("energy_pJ_per_bit"),
         efficiency=si("efficiency", 1.0),
+        efficiency_given="efficiency" in value,
         dims=value.get("dims", ()),
-        wrap=value.get("wrap", (raw.topology == "torus",) * len(value.get("dims", ()))),
+        wrap=value.get(
+            "wrap", (True,) * len(value.get("dims", ())) if raw.topology == "torus" else ()
+        ),
         wrap_multiple=value.get("wrap_multiple", 0),
         circuit_ports=value.get("circuit_ports", 0),
         algorithms=value.get("algorithms", ()),
@@ -253,8 +257,6 @@ def _tier(raw: _RawTier) -> Tier:
         through_inner=value.get("through_inner", False),
         collectives=tuple(_fit(kind, *fit) for kind, fit in raw.fits.items()),
     )
-    _check_dims(tier, raw)
-    return tier
 
 
 def _fit(kind: str, figures: dict[str, Figure], record: dict[str, Any]) -> CollectiveFit:
@@ -265,48 +267,11 @@ def _fit(kind: str, figures: dict[str, Figure], record: dict[str, Any]) -> Colle
     )  # fmt: skip
 
 
-def _check_dims(tier: Tier, raw: _RawTier) -> None:
-    key = f"{raw.where}.dims"
-    needs_dims = tier.topology in ("torus", "hyperx")
-    if needs_dims and not tier.dims:
-        raise XlaCostError(f"{raw.file}: {key} is missing; expected the lengths of the axes")
-    if tier.dims and not needs_dims:
-        raise schema.fail(raw.file, key, list(tier.dims), f"absent on a {tier.topology}")
-    product = 1
-    for length in tier.dims:
-        product *= length
-    if tier.dims and product != tier.size:
-        found = "x".join(map(str, tier.dims))
-        raise XlaCostError(
-            f"{raw.file}: {key} = {found}, that is {product}; must multiply to "
-            f"{raw.where}.size = {tier.size}"
-        )
-    if len(tier.wrap) != len(tier.dims):
-        raise schema.fail(raw.file, f"{raw.where}.wrap", list(tier.wrap), "one flag per axis")
-
-
-def _check_order(tiers: tuple[Tier, ...], raw: tuple[_RawTier, ...]) -> None:
-    seen: set[str] = set()
-    for i, tier in enumerate(tiers):
-        file, where = raw[i].file, raw[i].where
-        if tier.name in seen:
-            raise schema.fail(file, f"{where}.name", tier.name, "unique among the tiers")
-        seen.add(tier.name)
-        if i and tier.size <= tiers[i - 1].size:
-            expected = f"> {tiers[i - 1].size}, the size of {raw[i - 1].where}"
-            raise schema.fail(file, f"{where}.size", tier.size, expected)
-        if i and tier.topology in ("torus", "hyperx"):
-            raise schema.fail(file, f"{where}.topology", tier.topology,
-                              "switch or rail outside the innermost tier")  # fmt: skip
-        if not i and tier.through_inner:
-            raise schema.fail(file, f"{where}.through_inner", True, "false on the innermost tier")
-
-
 def _efficiency_source(sheet: _Sheet) -> Machine | None:
     if not sheet.inherits:
         return None
     path = Path(sheet.directory) / sheet.file
-    source = _base_path(sheet.inherits, path)
+    source = _base_path(sheet.inherits, path, "inherits_efficiency_from")
     if source.resolve() == path.resolve():
         raise schema.fail(sheet.file, "inherits_efficiency_from", sheet.inherits, "another machine")
     found = _read(source, ())
@@ -319,7 +284,7 @@ def _efficiency_source(sheet: _Sheet) -> Machine | None:
 
 
 def _inherit_fits(tiers: tuple[Tier, ...], source: Machine) -> tuple[Tier, ...]:
-    """Collective fits of the tier at the same level of `source`, where a tier has none.
+    """Efficiency and fits of the tier at the same level of `source`, where a tier has none.
 
     A half size is a latency in disguise (half_bytes / bandwidth), so it grows with bandwidth.
     """
@@ -337,7 +302,12 @@ def _with_fits(tier: Tier, measured: Tier, name: str) -> Tier:
         for fit in measured.collectives
         if fit.kind not in own
     )
-    return replace(tier, collectives=(*tier.collectives, *taken))
+    fitted = replace(tier, collectives=(*tier.collectives, *taken))
+    if tier.efficiency_given:
+        return fitted
+    return replace(
+        fitted, efficiency=measured.efficiency, efficiency_given=measured.efficiency_given
+    )
 
 
 def _marks(sheet: _Sheet, inherited: str) -> tuple[str, ...]:

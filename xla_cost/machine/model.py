@@ -68,7 +68,7 @@ class Tier:
     energy_j_per_byte: float
     efficiency: float = 1.0
     dims: tuple[int, ...] = ()
-    wrap: tuple[bool, ...] = ()  # torus: whether an axis of full length closes to a ring
+    wrap: tuple[bool, ...] = ()  # torus: per axis, whether an axis of full length closes to a ring
     wrap_multiple: int = 0  # torus: shorter axes of a multiple of this close too; 0: none
     reconfiguration_s: float = 0.0  # circuit-switched fabrics: setting the circuits once
     circuit_ports: int = 0  # circuits a device holds at once; 0: packets, or no limit
@@ -77,6 +77,7 @@ class Tier:
     #: traffic of this tier also uses the links of the tier inside it (two-level pods)
     through_inner: bool = False
     collectives: tuple[CollectiveFit, ...] = ()
+    efficiency_given: bool = True  # False: nobody said, so all of the bandwidth is taken
 
     def fit(self, kind: str) -> CollectiveFit | None:
         """The fit of a collective kind, or None where nothing was measured."""
@@ -129,6 +130,15 @@ class Machine:
     def tier_sizes(self) -> tuple[int, ...]:
         """Devices per unit of each tier, innermost first."""
         return tuple(tier.size for tier in self.tiers)
+
+    @property
+    def assumed_rates(self) -> tuple[str, ...]:
+        """A sentence for every tier of which no file says what share of its rate is reached."""
+        return tuple(
+            f"tier {tier.name}: no efficiency given, priced at its full rate"
+            for tier in self.tiers
+            if not tier.efficiency_given
+        )
 
     @property
     def scale_up(self) -> Tier:

@@ -1,5 +1,8 @@
 """The keys a machine file may have, with their ranges, and the checks on one value.
 
+Ranges are far wider than anything built: they catch a wrong unit or a slipped exponent, after
+which seconds would overflow or vanish.
+
 Every message reads `FILE: KEY = FOUND; must be EXPECTED`.
 """
 
@@ -38,35 +41,39 @@ class Key:
 
 _PJ_PER_BIT = 8e-12  # to J per byte
 
-PEAK: Mapping[str, Key] = {name: Key(above=True, to_si=1e12, required=False) for name in FORMATS}
+PEAK: Mapping[str, Key] = {
+    name: Key(minimum=1e-3, maximum=1e9, to_si=1e12, required=False) for name in FORMATS
+}
 MEMORY: Mapping[str, Key] = {
-    "capacity_GB": Key(above=True, to_si=1e9),
-    "bandwidth_GBps": Key(above=True, to_si=1e9),
+    "capacity_GB": Key(minimum=1e-3, maximum=1e9, to_si=1e9),
+    "bandwidth_GBps": Key(minimum=1e-3, maximum=1e9, to_si=1e9),
 }
 POWER: Mapping[str, Key] = {
-    "static_W": Key(),
-    "max_W": Key(above=True),
+    "static_W": Key(maximum=1e6),
+    "max_W": Key(above=True, maximum=1e6),
 }
-FLOP_ENERGY: Mapping[str, Key] = {name: Key(to_si=1e-12, required=False) for name in FORMATS}
+FLOP_ENERGY: Mapping[str, Key] = {
+    name: Key(maximum=1e6, to_si=1e-12, required=False) for name in FORMATS
+}
 TIER: Mapping[str, Key] = {
-    "size": Key("integer", minimum=1),
-    "bandwidth_GBps": Key(above=True, to_si=1e9),
-    "latency_us": Key(to_si=1e-6),
-    "energy_pJ_per_bit": Key(to_si=_PJ_PER_BIT),
+    "size": Key("integer", minimum=2, maximum=1e9),
+    "bandwidth_GBps": Key(minimum=1e-3, maximum=1e9, to_si=1e9),
+    "latency_us": Key(maximum=1e6, to_si=1e-6),
+    "energy_pJ_per_bit": Key(maximum=1e6, to_si=_PJ_PER_BIT),
     "efficiency": Key(above=True, maximum=1.0, required=False),
     "dims": Key("integers", minimum=1, required=False),
     "wrap": Key("flags", required=False),
-    "wrap_multiple": Key("integer", required=False),
-    "reconfiguration_us": Key(to_si=1e-6, required=False),
-    "circuit_ports": Key("integer", minimum=1, required=False),
+    "wrap_multiple": Key("integer", minimum=1, maximum=1e9, required=False),
+    "reconfiguration_us": Key(maximum=1e9, to_si=1e-6, required=False),
+    "circuit_ports": Key("integer", minimum=1, maximum=1e9, required=False),
     "algorithms": Key("words", required=False),
     "in_network_reduction": Key("flag", required=False),
     "through_inner": Key("flag", required=False),
 }
 FIT: Mapping[str, Key] = {
-    "floor_us": Key(to_si=1e-6),
+    "floor_us": Key(maximum=1e6, to_si=1e-6),
     "efficiency": Key(above=True, maximum=1.0),
-    "half_MB": Key(to_si=1e6),
+    "half_MB": Key(maximum=1e9, to_si=1e6),
     "ramp": Key(above=True, maximum=1.0, required=False),
     "devices": Key("integer", minimum=2, required=False),
 }
@@ -91,7 +98,7 @@ def shown(value: object) -> str:
     """A value as an error message prints it."""
     if isinstance(value, bool):
         return str(value).lower()
-    return f"{value:g}" if isinstance(value, float) else repr(value)
+    return repr(value)
 
 
 def fail(file: str, key: str, found: object, expected: str) -> XlaCostError:
@@ -155,17 +162,20 @@ def figure_of(raw: object, key: Key, file: str, where: str) -> Figure:
     for part in ("source", "doubt"):
         if not isinstance(raw[part], str) or not raw[part].strip():
             raise fail(file, f"{where}.{part}", raw[part], 'text (a doubt may be "none")')
-    return Figure(where, _value(raw["value"], key, file, where), raw["source"], raw["doubt"], file)
+    return Figure(
+        where, value_of(raw["value"], key, file, where), raw["source"], raw["doubt"], file
+    )
 
 
-def _value(value: object, key: Key, file: str, where: str) -> Any:
+def value_of(value: object, key: Key, file: str, where: str) -> Any:
+    """Check one value against its key."""
     if key.kind in ("integers", "flags", "words"):
         if not isinstance(value, list) or not value:
             raise fail(file, where, value, "a list that is not empty")
         if key.kind == "words":
             return tuple(_algorithm(v, file, f"{where}[{i}]") for i, v in enumerate(value))
         one = Key("integer" if key.kind == "integers" else "flag", key.minimum, key.above)
-        return tuple(_value(v, one, file, f"{where}[{i}]") for i, v in enumerate(value))
+        return tuple(value_of(v, one, file, f"{where}[{i}]") for i, v in enumerate(value))
     if key.kind == "flag":
         if not isinstance(value, bool):
             raise fail(file, where, value, "true or false")
@@ -200,7 +210,7 @@ def fit_of(
         figures[name] = figure_of(value, key, file, f"{where}.{name}")
     require(figures, FIT, file, where)
     record: dict[str, Any] = {
-        name: _value(raw[name], key, file, f"{where}.{name}")
+        name: value_of(raw[name], key, file, f"{where}.{name}")
         for name, key in RECORD.items()
         if name in raw
     }

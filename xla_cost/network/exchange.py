@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
+from xla_cost.errors import XlaCostError
 from xla_cost.network.builder import Step, best, build
 from xla_cost.network.inner import Inner
 from xla_cost.network.policy import NetworkPolicy, distinct_places
@@ -23,8 +24,14 @@ def exchange_time(
     """All-to-all of `vector_bytes` per device, the chunk for itself included.
 
     Direct, or in two steps: over the tiers to the device of the same index in the target pod,
-    which forwards inside it. Two steps are what `rail` networks and `dedup` need.
+    which forwards inside it. Two steps are what `rail` networks and `dedup` need. Raises
+    XlaCostError for an imbalance above the size of the group.
     """
+    if policy.imbalance > spread.size:
+        raise XlaCostError(
+            f"{kind} of {spread.size} ranks: imbalance = {policy.imbalance:g}; must be <= "
+            f"{spread.size}, one rank that has all the load"
+        )
     direct = _direct(kind, vector_bytes, spread, inner, rates, policy)
     if spread.top == 0:
         return direct

@@ -65,9 +65,10 @@ def slice_grid(tier: Tier, devices: int) -> Grid:
     full length, or at a multiple of `wrap_multiple` where optical switches close it.
     """
     dims = tier.dims if devices >= tier.size else _compact(tier.dims, devices)
+    wraps = tier.wrap or (False,) * len(dims)
     closed = tuple(
         wrap and length > 2 and (length == full or _closes(length, tier.wrap_multiple))
-        for length, full, wrap in zip(dims, tier.dims, tier.wrap, strict=True)
+        for length, full, wrap in zip(dims, tier.dims, wraps, strict=True)
     )
     crossbar = tier.topology == "hyperx"
     return Grid(dims, closed, crossbar, len(dims) * (1 if crossbar else 2))

@@ -160,6 +160,8 @@ class Estimate:
             )
         name = self.machine.name
         found += [mark if name in mark else f"{name}: {mark}" for mark in self.machine.marks]
+        if self.policy.network_rates == "fitted":
+            found += [f"{name}: {rate}" for rate in self.machine.assumed_rates]
         return tuple(dict.fromkeys(found))
 
     def to_json(self) -> dict[str, Any]:
