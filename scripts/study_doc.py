@@ -22,6 +22,7 @@ from typing import Any
 from xla_cost.errors import XlaCostError
 from xla_cost.models import get_config
 from xla_cost.study.cells import BATCHES, COLUMNS, READINGS, Column
+from xla_cost.study.sensitivity import UNITS
 
 PAGE = Path(__file__).parents[1] / "docs" / "study.md"
 #: The machine whose points are explained, and the figures that the page shows.
@@ -247,10 +248,11 @@ def sensitivity(study: Mapping[str, Any]) -> str:
         line = [name]
         for entry in entries:
             samples = sorted(_of(entry["samples"], parameter=name), key=lambda s: s["value"])
-            low, high = samples[0], samples[-1]
             line.append(
-                f"{number(low['ratio'])} at {low['value']:g}, "
-                f"{number(high['ratio'])} at {high['value']:g}"
+                ", ".join(
+                    f"{number(sample['ratio'])} at {sample['value']:g}{UNITS[name]}"
+                    for sample in (samples[0], samples[-1])
+                )
             )
         body.append(line)
     return table((f"{MACHINE.upper()}, reading 1", *(entry["point"] for entry in entries)), body)

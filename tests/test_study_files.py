@@ -112,7 +112,7 @@ def test_figures_of_the_same_data_are_the_same_bytes(written, tmp_path):
     from xla_cost.study.figures import tornado
 
     result, folder, _ = written
-    for path in tornado(result.samples[PLACE], 2.0, "tornado_b300_8k_72", tmp_path):
+    for path in tornado(result.samples[PLACE], 2.0, PLACE[1], PLACE[0], tmp_path):
         assert path.read_bytes() == (folder / "figures" / path.name).read_bytes()
 
 

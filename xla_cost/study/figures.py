@@ -11,7 +11,7 @@ from xla_cost.study.curves import CurvePoint
 from xla_cost.study.known import COMPONENTS
 from xla_cost.study.realism import Bar
 from xla_cost.study.reproduce import Cell
-from xla_cost.study.sensitivity import RANGES, Sample
+from xla_cost.study.sensitivity import RANGES, UNITS, Sample
 from xla_cost.study.style import (
     BLACK,
     COLUMN_WIDTH,
@@ -51,7 +51,7 @@ def components(points: Sequence[CurvePoint], swept: str, machine: str, folder: P
             axis.set(xscale="log", yscale="log", xlabel=swept, title=_title(seq, swept))
             _plain_ticks(axis, at)
         axes[0].set_ylabel("seconds per prefill")
-        _legend(made, axes[0])
+        _legend(made, *axes)
         return save(made, folder, f"components_by_{swept}_{machine}")
 
 
@@ -114,7 +114,7 @@ def heat_map(cells: Sequence[Cell], name: str, folder: Path) -> list[Path]:
     """Ratios by platform and column (tables IV and VI), the study's range under ours."""
     machines = list(dict.fromkeys(cell.machine for cell in cells))
     by_place = {(cell.machine, cell.column): cell for cell in cells}
-    with figure(PAGE_WIDTH, 0.8 + 0.45 * len(machines)) as (made, axes):
+    with figure(PAGE_WIDTH, max(0.8 + 0.45 * len(machines), 1.8)) as (made, axes):
         axis = axes[0]
         grid = [
             [_ratio(by_place.get((machine, column))) for column in COLUMNS] for machine in machines
@@ -157,19 +157,18 @@ def waterfall(bars: Sequence[Bar], column: Column, machine: str, folder: Path) -
     with figure(COLUMN_WIDTH + 1.2, 0.5 + 0.36 * len(steps)) as (made, axes):
         axis = axes[0]
         for y, bar in enumerate(steps):
-            if bar.ratio is None:
-                axis.annotate("cannot be built", (1.02, y), fontsize=6, va="center")
-                continue
-            axis.barh(y, bar.ratio - 1, left=1, height=0.5, color=PHOTONIC)
             single = alone.get(bar.step)
             other = single.ratio if single is not None and single.ratio is not None else 0.0
-            beside = max(bar.ratio, other if other < bar.ratio + 0.1 else 0.0)
-            axis.annotate(
-                f"{bar.ratio:.2f}", (beside, y), xytext=(6, 0), fontsize=7, va="center",
-                textcoords="offset points",
-            )  # fmt: skip
             if other:
                 axis.plot(other, y, marker="D", color=COPPER, linestyle="")
+            length = 1.0 if bar.ratio is None else bar.ratio
+            axis.barh(y, length - 1, left=1, height=0.5, color=PHOTONIC)
+            beside = max(length, other if other < length + 0.5 else 0.0)
+            axis.annotate(
+                "cannot be built" if bar.ratio is None else f"{bar.ratio:.2f}", (beside, y),
+                xytext=(6, 0), fontsize=6 if bar.ratio is None else 7, va="center",
+                textcoords="offset points",
+            )  # fmt: skip
         labels = [bar.step if i == 0 else f"+ {bar.step}" for i, bar in enumerate(steps)]
         axis.set_yticks(range(len(steps)), labels)
         axis.invert_yaxis()
@@ -181,7 +180,9 @@ def waterfall(bars: Sequence[Bar], column: Column, machine: str, folder: Path) -
         return save(made, folder, f"waterfall_{machine}_{_file_name(column)}")
 
 
-def tornado(samples: Sequence[Sample], base: float, name: str, folder: Path) -> list[Path]:
+def tornado(
+    samples: Sequence[Sample], base: float, column: Column, machine: str, folder: Path
+) -> list[Path]:
     """The range of the ratio over each parameter's range, widest on top."""
     spans = []
     for parameter in RANGES:
@@ -195,16 +196,15 @@ def tornado(samples: Sequence[Sample], base: float, name: str, folder: Path) -> 
         for y, (low, high) in enumerate(spans):
             axis.barh(y, high.ratio - low.ratio, left=low.ratio, height=0.5, color=PHOTONIC)
             for sample, side in ((low, "right"), (high, "left")):
-                axis.annotate(
-                    f" at {sample.value:g} ", (sample.ratio, y), fontsize=6, ha=side, va="center"
-                )
+                text = f" at {sample.value:g}{UNITS[sample.parameter]} "
+                axis.annotate(text, (sample.ratio, y), fontsize=6, ha=side, va="center")
         axis.set_yticks(range(len(spans)), [low.parameter for low, _ in spans])
         axis.axvline(base, color=BLACK, linewidth=0.8)
-        axis.set_xlabel("copper / photonic")
+        axis.set_xlabel(f"copper / photonic, {machine.upper()}, {column}")
         ends = [span[side].ratio for span in spans for side in (0, 1)] or [base]
-        room = 0.15 * (max(ends) - min(ends)) or 0.1  # for the labels beside the bars
+        room = 0.2 * (max(ends) - min(ends)) or 0.1  # for the labels beside the bars
         axis.set_xlim(min(ends) - room, max(ends) + room)
-        return save(made, folder, name)
+        return save(made, folder, f"tornado_{machine}_{_file_name(column)}")
 
 
 def _title(seq: int, swept: str) -> str:
@@ -230,6 +230,13 @@ def _short(count: int) -> str:
     return f"{count // 1024}K" if count >= 1024 and count % 1024 == 0 else str(count)
 
 
-def _legend(made: Any, axis: Any) -> None:
-    handles, labels = axis.get_legend_handles_labels()
-    made.legend(handles, labels, loc="outside upper center", ncols=len(labels))
+def _legend(made: Any, *axes: Any) -> None:
+    """Every label of the panels once, above them."""
+    found = {}
+    for axis in axes:
+        for handle, label in zip(*axis.get_legend_handles_labels(), strict=True):
+            found.setdefault(label, handle)
+    labels = list(found)
+    made.legend(
+        [found[label] for label in labels], labels, loc="outside upper center", ncols=len(labels)
+    )

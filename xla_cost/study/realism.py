@@ -98,7 +98,12 @@ STEPS: Sequence[Step] = (
         "element-wise work and moves take time",
         _efficiencies,
     ),
-    Step("link latency", "hop latency, software floors, kernel launches", _latency),
+    Step(
+        "link latency",
+        "hop latency, software floors, kernel launches, what a "
+        "measured collective loses to its size",
+        _latency,
+    ),
     Step(
         "data-parallel attention",
         "no residual stream is gathered; experts over at most 72 devices",

@@ -167,8 +167,8 @@ def _figures(
         found += figures.waterfall(bars, column, machine, folder)
         base = bars[0].ratio
         if base is not None:
-            name = f"tornado_{machine}_{str(column).replace('/', '_').lower()}"
-            found += figures.tornado(result.samples[machine, column], base, name, folder)
+            samples = result.samples[machine, column]
+            found += figures.tornado(samples, base, column, machine, folder)
     return found
 
 

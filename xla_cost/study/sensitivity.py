@@ -33,6 +33,16 @@ RANGES: Mapping[str, Sequence[float]] = {
     "expert imbalance": (1.0, 1.2, 1.5, 2.0),
 }
 
+#: What a value of a parameter is: devices, or a multiple of the machine file's figure.
+UNITS: Mapping[str, str] = {
+    "scale-up multiple of the photonic twin": "x",
+    "photonic pod": " devices",
+    "copper scale-out bandwidth": "x",
+    "link latency": "x",
+    "expert capacity factor": "",
+    "expert imbalance": "",
+}
+
 #: Ranges of the figures that are speculative, as multiples of the table's value: what the
 #: sources of the machine files span (Rubin: 35 to 50 PFLOP/s fp4, 13 to 22 TB/s; R4: 70 to
 #: 100 PFLOP/s, 32 to 44 TB/s; both 800 or 1600 Gb/s per NIC).
