@@ -93,11 +93,19 @@ def test_another_spec_is_refused(finished):
         here(other, out)
 
 
-def test_unknown_names_are_refused_before_anything_is_computed(tmp_path):
-    for change in ({"machines": ("b301",)}, {"policies": ("best",)}):
-        with pytest.raises(XlaCostError, match=r"b301|best"):
-            here(replace(SPEC, **change), tmp_path / next(iter(change)))
-        assert not list((tmp_path / next(iter(change)) / "points").iterdir())
+def test_unknown_names_are_refused_before_anything_is_written(tmp_path, capsys):
+    for key, name in (("machines", "b301"), ("policies", "best"), ("plans", "foo")):
+        place = f"{key}\\[0\\] = '{name}'; expected one of "
+        with pytest.raises(XlaCostError, match=f"sweep small: {place}"):
+            here(replace(SPEC, **{key: (name,)}), tmp_path / "out")
+        assert not (tmp_path / "out").exists()
+    spec = tmp_path / "bad.toml"
+    spec.write_text(f'{TOML}plans = ["study", "foo"]\n')
+    assert command(["sweep", str(spec), "--out", str(tmp_path / "out")]) == 2
+    told = capsys.readouterr().err
+    assert told.startswith(f"xla-cost: {spec}: plans[1] = 'foo'; expected one of study, ")
+    assert told.count("\n") == 1
+    assert not (tmp_path / "out").exists()
 
 
 def test_a_point_that_nothing_can_run_says_why(tmp_path):

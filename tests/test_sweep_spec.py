@@ -48,6 +48,27 @@ def test_batches_are_those_of_the_same_length():
         ({"phase": "train"}, "spec: phase = 'train'; expected prefill or decode"),
         ({"meshes": 3}, 'spec: meshes = 3; expected "search" or a list of shapes'),
         ({"name": ""}, "spec: name = ''; expected a name"),
+        ({"models": ["tinny"]}, r"spec: models\[0\] = 'tinny'; expected one of deepseek-v3, r1, "),
+        ({"machines": ["b300", "x"]}, r"spec: machines\[1\] = 'x'; expected one of .*b300"),
+        ({"machines": ["no.toml"]}, r"spec: machines\[0\] = 'no.toml'; expected one of .* file$"),
+        ({"formats": ["fp5"]}, r"spec: formats\[0\] = 'fp5'; expected one of .*fp8"),
+        ({"formats": ["fp4:foo=fp8"]}, r"spec: formats\[0\]: format 'fp4:foo=fp8': part 'foo'"),
+        ({"plans": ["study", "foo"]}, r"spec: plans\[1\] = 'foo'; expected one of study, "),
+        ({"policies": ["best"]}, r"spec: policies\[0\] = 'best'; expected one of .*study"),
+        ({"meshes": ["1x2x1", "8"]}, r"spec: meshes\[1\]: mesh '8': expected three sizes"),
+        ({"devices": [4, 4]}, r"spec: devices\[1\] = 4; expected each value once, \[0\] is the"),
+        ({"plans": ["study", "study"]}, r"spec: plans\[1\] = 'study'; expected each value once"),
+        ({"meshes": ["1x2x1", "1X2X1"]}, r"spec: meshes\[1\] = \(1, 2, 1\); expected each value"),
+        ({"workloads": [{"seq": 1, "batch": 2}] * 2}, r"spec: workloads\[1\] = \(1, 2\); expected"),
+        ({"devices": [2049]}, r"spec: devices\[0\] = 2049; expected at most 2048"),
+        (
+            {"workloads": [{"seq": 1, "batch": 10**20}]},
+            rf"spec: workloads\[0\].batch = {10**20}; expected at most {2**31 - 1}",
+        ),
+        (
+            {"workloads": [{"seq": 2**31, "batch": 1}]},
+            rf"spec: workloads\[0\].seq = {2**31}; expected at most {2**31 - 1}",
+        ),
     ],
 )
 def test_what_is_wrong_is_named(change, message):

@@ -23,6 +23,7 @@ from xla_cost.search.candidates import Candidate, space
 from xla_cost.search.engine import SearchResult, search
 from xla_cost.search.model_problem import ModelProblem
 from xla_cost.search.summary import PRICING
+from xla_cost.sweep.axes import check_axes
 from xla_cost.sweep.spec import Point, SweepSpec
 
 #: code that decides a row beside what makes the program
@@ -47,11 +48,12 @@ def run_sweep(
 ) -> SweepResult:
     """Every point of `spec`, from `out` where an earlier run left it, else searched now.
 
-    Raises XlaCostError when `out` holds another sweep, or an unknown model, machine, plan or
-    policy is named (before anything is computed).
+    Raises XlaCostError, before anything is written, as `check_axes` does and when `out` holds
+    another sweep.
     """
+    check_axes(spec, f"sweep {spec.name}")
     _claim(spec, out)
-    points = _checked_points(spec)
+    points = list(spec.points())
     rows: dict[Point, dict[str, Any]] = {}
     computed = 0
     for done, point in enumerate(_computing_order(spec, points)):
@@ -69,18 +71,11 @@ def run_sweep(
 def states(spec: SweepSpec, out: Path) -> tuple[tuple[Point, bool], ...]:
     """Every point of `spec` in order, and whether `out` holds its row; computes nothing.
 
-    Raises XlaCostError as `run_sweep` does before it computes.
+    Raises XlaCostError as `run_sweep` does.
     """
+    check_axes(spec, f"sweep {spec.name}")
     _refuse_another(spec, out)
-    return tuple((point, _finished(out, point) is not None) for point in _checked_points(spec))
-
-
-def _checked_points(spec: SweepSpec) -> list[Point]:
-    points = list(spec.points())
-    for point in points:
-        load(point.machine)
-        policy(point.policy)
-    return points
+    return tuple((point, _finished(out, point) is not None) for point in spec.points())
 
 
 def _computing_order(spec: SweepSpec, points: list[Point]) -> list[Point]:

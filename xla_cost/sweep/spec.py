@@ -11,7 +11,7 @@
     phase = "prefill"
     meshes = "search"          # or a list of shapes such as ["1x72x1"]
 
-A key left out takes the default of `SweepSpec`.
+A key left out takes the default of `SweepSpec`. What an axis may hold is in `axes.py`.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ from pathlib import Path
 from typing import Any
 
 from xla_cost.errors import XlaCostError
+from xla_cost.sweep.axes import check_axes
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,7 +100,9 @@ def parse_spec(table: dict[str, Any], where: str) -> SweepSpec:
     values: dict[str, Any] = {}
     for key, value in table.items():
         values[key] = _PARSERS[key](value, f"{where}: {key}", _EXPECTED[key])
-    return SweepSpec(**values)
+    spec = SweepSpec(**values)
+    check_axes(spec, where)
+    return spec
 
 
 _NAMES = "a non-empty list of names"
