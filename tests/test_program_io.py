@@ -129,7 +129,11 @@ DOT = ["bodies", 0, "nodes", 1]
             "bodies[0].nodes[1].colour: is unknown; expected a field",
         ),
         (changed([*DOT, 5, "matmuls", 0, 4], "fp5"), "matmuls[0]: format is 'fp5'; must be one of"),
-        (changed([*DOT, 5, "matmuls", 0], [1]), "matmuls[0]: has 1 parts; must have 6"),
+        (changed([*DOT, 5, "matmuls", 0], [1]), "matmuls[0]: has 1 parts; must have 6 or 7"),
+        (
+            changed([*DOT, 5, "matmuls", 0], [1, 2, 3, 4, "bf16", False, 2 * 3 * 4 + 1]),
+            "matmuls[0]: padded is 25; must be at most m * n * k",
+        ),
         (
             changed(["bodies", 2, "nodes", 0, 3], 2),
             "bodies[2].nodes[0].body: is 2; must be below 2",

@@ -6,6 +6,9 @@ import pytest
 from walk_helpers import flops, flops_by_format, op, walked
 
 from xla_cost.hlo.dims import WindowDim
+from xla_cost.kernel_time.seconds import matmul_s
+from xla_cost.machine import load
+from xla_cost.program import Matmul
 from xla_cost.walk.convolution import valid_taps
 from xla_cost.walk.formats import format_of, matmul_format
 
@@ -130,16 +133,25 @@ def test_a_precision_algorithm_overrules_the_types() -> None:
 # convolutions
 
 
-def conv(lhs: str, rhs: str, out: str, rest: str) -> int:
-    return flops(
-        walked(
-            entry(
-                f"x = bf16[{lhs}] parameter(0)",
-                f"w = bf16[{rhs}] parameter(1)",
-                f"ROOT c = bf16[{out}] convolution(x, w), {rest}",
-            )
+def conv_product(lhs: str, rhs: str, out: str, rest: str) -> Matmul:
+    program = walked(
+        entry(
+            f"x = bf16[{lhs}] parameter(0)",
+            f"w = bf16[{rhs}] parameter(1)",
+            f"ROOT c = bf16[{out}] convolution(x, w), {rest}",
         )
     )
+    (matmul,) = op(program, "c").matmuls
+    assert flops(program) == matmul.flops
+    return matmul
+
+
+def conv(lhs: str, rhs: str, out: str, rest: str) -> int:
+    return conv_product(lhs, rhs, out, rest).flops
+
+
+def sizes(matmul: Matmul) -> tuple[int, int, int, int]:
+    return matmul.batch, matmul.m, matmul.n, matmul.k
 
 
 def test_a_matmul_written_as_convolution() -> None:
@@ -160,16 +172,98 @@ def test_a_batch_of_heads_as_a_wide_window_is_a_batched_matmul() -> None:
 
 
 def test_the_batched_matmul_keeps_its_shape() -> None:
-    program = walked(
-        entry(
-            "x = bf16[32,64,1] parameter(0)",
-            "w = bf16[64,16,24] parameter(1)",
-            "ROOT c = bf16[32,16,24] convolution(x, w), "
-            "window={size=16 pad=15_15 rhs_reversal=1}, dim_labels=bf0_i0o->b0f",
-        )
-    )
-    (matmul,) = op(program, "c").matmuls
-    assert (matmul.batch, matmul.m, matmul.n, matmul.k) == (16, 32, 24, 64)
+    rest = "window={size=16 pad=15_15 rhs_reversal=1}, dim_labels=bf0_i0o->b0f"
+    found = conv_product("32,64,1", "64,16,24", "32,16,24", rest)
+    assert sizes(found) == (16, 32, 24, 64)
+    # beside it a dimension that is only there: its positions are rows
+    rest = "window={size=16x1 pad=15_15x0_0 rhs_reversal=1x1}, dim_labels=bf01_i01o->b01f"
+    found = conv_product("32,64,1,7", "64,16,1,24", "32,16,7,24", rest)
+    assert sizes(found) == (16, 32 * 7, 24, 64)
+
+
+def same(size: int, window: int) -> int:
+    """Pairs (output, tap) of one dimension of odd `window`, stride 1 and SAME padding."""
+    return window * size - 2 * sum(range(1, window // 2 + 1))
+
+
+#: (input, kernel, output, rest, (batch, m, n, k), multiply-adds); k by hand, rounded up
+CONVOLUTIONS = {
+    "1x1": (
+        "2,8,8,16", "1,1,16,32", "2,8,8,32", "window={size=1x1}, dim_labels=b01f_01io->b01f",
+        (1, 2 * 8 * 8, 32, 16), 2 * 8 * 8 * 32 * 16,
+    ),
+    "valid": (
+        "2,10,10,16", "3,3,16,32", "2,8,8,32", "window={size=3x3}, dim_labels=b01f_01io->b01f",
+        (1, 2 * 8 * 8, 32, 3 * 3 * 16), 2 * 8 * 8 * 32 * 3 * 3 * 16,
+    ),
+    # 64 features x (1534 / 512)^2 taps = 574.5
+    "same": (
+        "1,512,512,64", "3,3,64,64", "1,512,512,64",
+        "window={size=3x3 pad=1_1x1_1}, dim_labels=b01f_01io->b01f",
+        (1, 512 * 512, 64, 575), 64 * 64 * same(512, 3) ** 2,
+    ),
+    # taps 2 + 3 x 6 + 2 at stride 2 over 15: the first and the last are cut. 8 x (22 / 8)^2 = 60.5
+    "strided": (
+        "4,15,15,8", "3,3,8,24", "4,8,8,24",
+        "window={size=3x3 stride=2x2 pad=1_1x1_1}, dim_labels=b01f_01io->b01f",
+        (1, 4 * 8 * 8, 24, 61), 4 * 24 * 8 * (2 + 3 * 6 + 2) ** 2,
+    ),
+    # taps two apart: the first two and the last two outputs of 20 miss one; 4 x 56 / 20 = 11.2
+    "dilated": (
+        "1,20,4", "3,4,6", "1,20,6",
+        "window={size=3 pad=2_2 rhs_dilate=2}, dim_labels=b0f_0io->b0f",
+        (1, 20, 6, 12), 6 * 4 * (3 * 20 - 4),
+    ),
+    # one filter per feature: 28 taps over 10 outputs = 2.8
+    "depthwise": (
+        "4,10,6", "3,1,6", "4,10,6",
+        "window={size=3 pad=1_1}, dim_labels=b0f_0io->b0f, feature_group_count=6",
+        (6, 4 * 10, 1, 3), 6 * 4 * same(10, 3),
+    ),
+    # 3 groups of 4 features to 8: 4 x 2.8 = 11.2
+    "grouped": (
+        "4,10,12", "3,4,24", "4,10,24",
+        "window={size=3 pad=1_1}, dim_labels=b0f_0io->b0f, feature_group_count=3",
+        (3, 4 * 10, 8, 12), 3 * 4 * 8 * 4 * same(10, 3),
+    ),
+    # upsampling by 2 with a 2x2 kernel: each of 4 taps makes a quarter of the outputs
+    "upsampling": (
+        "2,8,8,16", "2,2,16,32", "2,16,16,32",
+        "window={size=2x2 pad=1_1x1_1 lhs_dilate=2x2}, dim_labels=b01f_01io->b01f",
+        (4, 2 * 8 * 8, 32, 16), 2 * 16 * 16 * 32 * 16,
+    ),
+    # upsampling by 2 with 3 taps: 1 and 2 by turns, the last output misses one; 8 x 11 / 8
+    "transposed": (
+        "1,4,8", "3,8,16", "1,8,16",
+        "window={size=3 pad=1_2 lhs_dilate=2}, dim_labels=b0f_0io->b0f",
+        (1, 8, 16, 11), 16 * 8 * (4 * 1 + 3 * 2 + 1),
+    ),
+    # gradient of a 3x3 kernel over 32x32: a window of the whole output, features as batch;
+    # outputs read 31, 32 and 31 taps: 4 x (94 / 3)^2 = 3927.1
+    "kernel gradient": (
+        "4,32,32,8", "4,32,32,24", "8,3,3,24",
+        "window={size=32x32 pad=1_1x1_1}, dim_labels=f01b_i01o->b01f",
+        (1, 8 * 3 * 3, 24, 3928), 8 * 24 * 4 * same(32, 3) ** 2,
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", CONVOLUTIONS)
+def test_a_convolution_is_an_implicit_gemm(name: str) -> None:
+    lhs, rhs, out, rest, expected, multiply_adds = CONVOLUTIONS[name]
+    found = conv_product(lhs, rhs, out, rest)
+    assert sizes(found) == expected
+    assert found.flops == 2 * multiply_adds
+    assert 0 <= found.padded < found.m * found.n  # less than one of k
+
+
+def test_padding_does_not_make_a_convolution_dearer_than_its_whole_product() -> None:
+    *shapes, rest, (_, m, n, _), _ = CONVOLUTIONS["same"]
+    priced = [
+        matmul_s(load("h100"), matmul, 0, 0)
+        for matmul in (conv_product(*shapes, rest), Matmul(1, m, n, 3 * 3 * 64, "bf16"))
+    ]
+    assert priced[0] <= priced[1]
 
 
 def test_a_batch_over_a_dilated_input() -> None:
@@ -195,17 +289,18 @@ def test_batch_groups_divide_the_batch() -> None:
     assert conv("8,16", "16,12", "2,12", rest) == 2 * 2 * 12 * 16
 
 
-def naive_taps(size_in: int, size_out: int, window: WindowDim) -> int:
-    count = 0
+def naive_taps(size_in: int, size_out: int, window: WindowDim) -> tuple[int, int]:
+    hits = []
     for o, t in itertools.product(range(size_out), range(window.size)):
         at = o * window.stride + t * window.rhs_dilate - window.pad_low
-        count += at >= 0 and at % window.lhs_dilate == 0 and at // window.lhs_dilate < size_in
-    return count
+        if at >= 0 and at % window.lhs_dilate == 0 and at // window.lhs_dilate < size_in:
+            hits.append(t)
+    return len(hits), len(set(hits))
 
 
 def test_taps_equal_counting_them_one_by_one() -> None:
-    sizes = itertools.product((1, 2, 5), (1, 3, 4), (1, 2, 3), (0, 2, -1), (1, 2, 3), (1, 2))
-    for size_in, size, stride, pad, lhs, rhs in sizes:
+    grid = itertools.product((1, 2, 5), (1, 3, 4), (1, 2, 3), (0, 2, -1), (1, 2, 3), (1, 2))
+    for size_in, size, stride, pad, lhs, rhs in grid:
         window = WindowDim(size, stride, pad, pad, lhs, rhs)
         dilated = (size_in - 1) * lhs + 1
         size_out = max(0, (dilated + 2 * pad - (size - 1) * rhs - 1) // stride + 1)

@@ -37,7 +37,9 @@ class Matmul:
     """`batch` products of [m, k] by [k, n]; for a grouped GEMM one product per expert.
 
     `format` is the one the matrix unit multiplies in: the wider of the two operands'.
-    `grouped` marks expert GEMMs, whose m is rows per expert and batch the experts.
+    `grouped` marks expert GEMMs, whose m is rows per expert and batch the experts. `padded`
+    are multiply-adds of one product that its whole sizes hold and nobody needs: a convolution
+    has as k the taps inside the input that an output has on average, rounded up.
     """
 
     batch: int
@@ -46,11 +48,12 @@ class Matmul:
     k: int
     format: str
     grouped: bool = False
+    padded: int = 0
 
     @property
     def flops(self) -> int:
-        """2 per multiply-add."""
-        return 2 * self.batch * self.m * self.n * self.k
+        """2 per multiply-add, without the padded ones."""
+        return 2 * self.batch * (self.m * self.n * self.k - self.padded)
 
 
 @dataclass(frozen=True, slots=True)

@@ -149,7 +149,8 @@ class _Writer:
             if value != default:
                 found[key] = self.text(value) if key in _STRINGS else value
         if op.matmuls:
-            found["matmuls"] = [[m.batch, m.m, m.n, m.k, m.format, m.grouped] for m in op.matmuls]
+            rows = [[m.batch, m.m, m.n, m.k, m.format, m.grouped, m.padded] for m in op.matmuls]
+            found["matmuls"] = [row if row[-1] else row[:-1] for row in rows]
         if op.matmul_opcodes:
             found["matmul_opcodes"] = [self.text(opcode) for opcode in op.matmul_opcodes]
         if op.collective is not None:
@@ -320,11 +321,14 @@ class _Reader:
 
 
 def _matmul(data: Any, place: str) -> Matmul:
-    row = _row(data, (6,), place)
+    row = _row(data, (6, 7), place)
     if row[4] not in _MATMUL_FORMATS:
         raise XlaCostError(f"{place}: format is {row[4]!r}; must be one of {list(FORMATS)}")
     b, m, n, k = (_natural(value, place) for value in row[:4])
-    return Matmul(b, m, n, k, row[4], _is(row[5], bool, place))
+    padded = _natural(row[6], place) if len(row) == 7 else 0
+    if padded > m * n * k:
+        raise XlaCostError(f"{place}: padded is {padded}; must be at most m * n * k")
+    return Matmul(b, m, n, k, row[4], _is(row[5], bool, place), padded)
 
 
 def _scalar(name: str, value: Any, default: Any) -> Any:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from xla_cost.hlo.ir import Instruction, Shape
@@ -281,10 +281,7 @@ class _Work:
 
 
 def _repeated(matmuls: Iterable[Matmul], times: int) -> list[Matmul]:
-    return [
-        Matmul(m.batch * times, m.m, m.n, m.k, m.format, m.grouped) if times != 1 else m
-        for m in matmuls
-    ]
+    return [replace(m, batch=m.batch * times) if times != 1 else m for m in matmuls]
 
 
 def opcodes_of(op: Op) -> tuple[str, ...]:
