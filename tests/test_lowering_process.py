@@ -13,7 +13,7 @@ import pytest
 from jax.sharding import PartitionSpec as P
 from lowering_helpers import SPECS, ShapeDtype, W, X, dots, matmul, mesh_of
 
-from xla_cost.errors import XlaCostError
+from xla_cost.errors import StorageError, XlaCostError
 from xla_cost.lowering import partition, stop
 
 
@@ -99,17 +99,36 @@ def test_storage_that_is_full_or_missing_falls_back(monkeypatch, tmp_path):
     monkeypatch.setattr(stop, "_NEEDED_BYTES", 0)
     read, tries = stop._read_dump, []
 
-    def cut_short(folder):
+    def cut_short(folder, place, lines):
         tries.append(folder)
         if folder.parent == tmp_path:
             for path in folder.glob("*.txt"):
                 path.write_text(path.read_text()[:200])
-        return read(folder)
+        return read(folder, place, lines)
 
     monkeypatch.setattr(stop, "_read_dump", cut_short)
     assert partition(matmul, (X, W)).text == expected
     assert len(tries) == 2
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_dump_that_no_folder_takes_is_no_refusal_of_the_program(monkeypatch, tmp_path):
+    monkeypatch.setattr(stop, "_scratch_parents", lambda: iter([str(tmp_path)]))
+    read = stop._read_dump
+
+    def cut_after_a_brace(folder, place, lines):
+        for path in folder.glob("*.txt"):
+            text = path.read_text()
+            path.write_text(text[: text.rindex("}", 0, text.rindex("\n}")) + 1])
+        return read(folder, place, lines)
+
+    monkeypatch.setattr(stop, "_read_dump", cut_after_a_brace)
+    with pytest.raises(StorageError, match=f"the dump of XLA cannot be written in {tmp_path} "):
+        partition(matmul, (X, W))
+    monkeypatch.setattr(stop, "_read_dump", read)
+    monkeypatch.setattr(stop, "_scratch_parents", lambda: iter([str(tmp_path / "none")]))
+    with pytest.raises(StorageError, match=r"in .*none \(No such file or directory\)$"):
+        partition(matmul, (X, W))
 
 
 def leftovers() -> set[str]:

@@ -49,6 +49,22 @@ def test_a_full_disk_leaves_no_half_report(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == [result]
 
 
+def test_a_dump_that_cannot_be_written_ends_a_search(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is no fault of a mesh, so none is rejected for it."""
+    monkeypatch.setenv("XLA_COST_CACHE", "off")
+    place = tmp_path / "r.json"
+    arguments = ["--devices", "2", "--machine", "b300", "--seq", "16", "--batch", "8", "-q"]
+    done = on_a_full_disk(
+        "search", "tiny", *arguments, "--processes", "0", "--json", str(place)
+    )  # fmt: skip
+    assert done.returncode == 2
+    assert done.stderr.startswith("xla-cost: the dump of XLA cannot be written in ")
+    assert done.stderr.count("\n") == 1
+    assert not place.exists()
+
+
 def test_a_cache_that_cannot_be_made_costs_one_warning(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -26,7 +26,7 @@ import jax
 from jax.extend import xla as jax_xla
 from jaxlib.mlir import ir
 
-from xla_cost.errors import XlaCostError
+from xla_cost.errors import StorageError, XlaCostError
 from xla_cost.lowering.messages import one_sentence
 from xla_cost.lowering.stderr import captured_stderr
 
@@ -46,6 +46,9 @@ SKIPPED_PASSES = (
 #: for one; a pass that changes nothing writes nothing.
 _DUMPED_PASSES = "^(spmd-partitioning|sharding-remover)$"
 _WANTED = ("after_spmd-partitioning", "after_sharding-remover", "before_optimizations")
+
+#: What XLA's dump.cc writes on standard error, then the file and after "; " the reason.
+_NOT_WRITTEN = "Could not write XLA debug data"
 
 #: Held while XLA compiles: standard error and XLA's transformations are process-wide.
 COMPILE_LOCK = threading.RLock()
@@ -72,26 +75,60 @@ def compile_until_partitioned(
     `devices` is for a computation lowered for an abstract mesh, which names none itself.
 
     For a single device it is the program without sharding annotations. Raises
-    `XlaCostError` when XLA itself refuses the program. One compile at a time per process
-    (a lock), because standard error and XLA's list of transformations are process-wide.
+    `StorageError` where no folder takes the dump, and `XlaCostError` when XLA itself refuses
+    the program. One compile at a time per process (a lock), because standard error and XLA's
+    list of transformations are process-wide.
     """
     with COMPILE_LOCK, _unique_name(lowered) as (name, marker):
-        failure: Exception | None = None
-        lines: list[str] = []
         compile_ = _compiler(lowered, devices)
+        refused: StorageError | None = None
         for parent in _scratch_parents():
-            with tempfile.TemporaryDirectory(
-                prefix=f"xla_cost_{os.getpid()}_", dir=parent, ignore_cleanup_errors=True
-            ) as folder:
-                failure, written = _compile(compile_, marker, folder)
-                lines += written
-                text = _read_dump(Path(folder))
+            try:
+                failure, text, lines = _compile_in(parent, compile_, marker)
+            except StorageError as error:
+                refused = error
+                continue
             if text:
                 return Stopped(text.replace(marker, name), tuple(lines))
-            if failure is not None and "PartitioningDone" not in str(failure):
-                break  # not a matter of storage
-        reason = one_sentence(failure).replace(marker, name) if failure else "no module was dumped"
-        raise XlaCostError(f"partitioning {name}: XLA stopped with {reason}") from failure
+            reason = (
+                one_sentence(failure).replace(marker, name) if failure else "no module was dumped"
+            )
+            raise XlaCostError(f"partitioning {name}: XLA stopped with {reason}") from failure
+        assert refused is not None  # the last of the parents is always tried
+        raise refused
+
+
+def _compile_in(
+    parent: str | None, compile_: Callable[[dict[str, Any]], Any], marker: str
+) -> tuple[Exception | None, str, list[str]]:
+    """Compile with the dump under `parent` (None: the temp folder).
+
+    Returns what ended it, the text ("" where XLA stopped before there was one) and what was
+    written on standard error. Raises `StorageError` where the dump is not there or not whole.
+    """
+    try:
+        place = parent or tempfile.gettempdir()
+        with tempfile.TemporaryDirectory(
+            prefix=f"xla_cost_{os.getpid()}_", dir=place, ignore_cleanup_errors=True
+        ) as folder:
+            failure, lines = _compile(compile_, marker, folder)
+            text = _read_dump(Path(folder), place, lines)
+    except OSError as error:
+        raise _unwritable(parent or _temp_folder(), error.strerror or str(error)) from error
+    if not text and "PartitioningDone" in str(failure):
+        raise _unwritable(place, "no file appeared in it")
+    return failure, text, lines
+
+
+def _unwritable(place: str, reason: str) -> StorageError:
+    return StorageError(f"the dump of XLA cannot be written in {place} ({reason})")
+
+
+def _temp_folder() -> str:
+    try:
+        return tempfile.gettempdir()
+    except OSError:  # none of the usual ones can be written
+        return os.environ.get("TMPDIR", "the temporary folder")
 
 
 def _compiler(
@@ -132,15 +169,26 @@ def _compile(
     return failure, captured.lines
 
 
-def _read_dump(folder: Path) -> str:
-    """Return the text of the module wanted, or "" where it is missing or cut short."""
+def _read_dump(folder: Path, place: str, lines: Sequence[str]) -> str:
+    """Return the text of the module wanted, "" where XLA dumped none.
+
+    Raises `StorageError` when XLA says it could not write one, or the text is cut short.
+    """
+    for line in lines:
+        if _NOT_WRITTEN in line:
+            raise _unwritable(place, line.rpartition("; ")[2].strip() or "XLA gives no reason")
     for stage in _WANTED:
         for path in sorted(folder.glob(f"*{stage}*.txt")):
             text = path.read_text(encoding="utf-8", errors="replace")
-            if text.startswith("HloModule") and text.rstrip().endswith("}"):
-                return text
-            return ""
+            if not _is_whole(text):
+                raise _unwritable(place, f"{path.name} is cut short at {len(text)} characters")
+            return text
     return ""
+
+
+def _is_whole(text: str) -> bool:
+    """Whether the text goes from its first line to the end of the entry, which XLA puts last."""
+    return text.startswith("HloModule") and "\nENTRY " in text and text.rstrip().endswith("\n}")
 
 
 def _scratch_parents() -> Iterator[str | None]:

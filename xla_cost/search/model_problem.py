@@ -6,7 +6,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from xla_cost.cache import Cache
-from xla_cost.errors import XlaCostError
+from xla_cost.errors import StorageError, XlaCostError
 from xla_cost.machine import Machine
 from xla_cost.models.layout import Layout, resolve
 from xla_cost.models.plan import get_plan
@@ -94,7 +94,10 @@ class ModelProblem:
         return program
 
     def lower(self, candidate: Candidate) -> Lowered:
-        """Partition `candidate` unless it is cached or follows from other batches."""
+        """Partition `candidate` unless it is cached or follows from other batches.
+
+        Raises StorageError where the compiler has no place to write: no fault of the candidate.
+        """
         request = self.request_of(candidate)
         program = self._from_other_batches(candidate)
         if program is not None:
@@ -102,6 +105,8 @@ class ModelProblem:
             return program
         try:
             return model_program(request, self.cache).program
+        except StorageError:
+            raise
         except XlaCostError as error:
             return str(error)
 

@@ -8,7 +8,7 @@ from math import gcd
 from pathlib import Path
 
 from xla_cost.cache import Cache
-from xla_cost.errors import XlaCostError
+from xla_cost.errors import StorageError, XlaCostError
 from xla_cost.machine import Machine, load
 from xla_cost.models import get_config
 from xla_cost.models.layout import resolve
@@ -166,6 +166,8 @@ def _refusal(request: Request) -> str | None:
 def _lower(request: Request) -> Program | str:
     try:
         return model_program(request).program
+    except StorageError:
+        raise
     except XlaCostError as error:
         return str(error)
 

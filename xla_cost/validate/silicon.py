@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from xla_cost.calibrate.package import FOLDERS, PACKAGE, systems_folder
-from xla_cost.errors import XlaCostError
+from xla_cost.errors import StorageError, XlaCostError
 from xla_cost.machine import load
 from xla_cost.price import price
 from xla_cost.programs import Request, model_program
@@ -81,6 +81,8 @@ def decode_points(report: Callable[[str], None] = lambda text: None) -> Iterator
         report(case.identity)
         try:
             program = model_program(case.request).program
+        except StorageError:
+            raise
         except XlaCostError as error:
             report(f"{case.identity}: left out, {error}")
             continue
