@@ -322,15 +322,70 @@ ENTRY e {
 """
 
 
-@pytest.mark.parametrize(
-    ("sharding", "said"), [(", sharding={devices=[2,1]<=[2]}", True), ("", False)]
-)
-def test_a_module_before_partitioning_says_that_its_shapes_are_global(sharding, said, tmp_path):
+SDY = """
+HloModule m, num_partitions=PARTS, frontend_attributes={xla.sdy.meshes={mesh = #sdy.mesh<["d"=PARTS]>}}
+
+ENTRY e {
+  a = f32[8,16]{1,0} parameter(0), sharding={devices=[PARTS,1]<=[PARTS]}
+  b = f32[16,4]{1,0} parameter(1), sharding={replicated}
+  ROOT d = f32[8,4]{1,0} dot(a, b), lhs_contracting_dims={1}, rhs_contracting_dims={0}
+}
+"""  # noqa: E501
+HEADER = ", frontend_attributes={xla.sdy.meshes="
+DEVICES = {
+    "on an instruction": (UNPARTITIONED.replace(" SHARDING", ", sharding={devices=[2,1]<=[2]}"), 2),
+    "parameters alone": (UNPARTITIONED.replace(" SHARDING", ""), 0),
+    "shardy": (SDY.replace("PARTS", "8"), 8),
+    "shardy on one device": (SDY.replace("PARTS", "1"), 0),
+    "shardy's attribute": (
+        SDY.replace(HEADER, ", x={").replace(
+            "[PARTS]}\n", '[PARTS]}, frontend_attributes={xla.sdy.sharding="<@m, [{}]>"}\n'
+        ).replace("PARTS", "8"), 8,
+    ),
+    "a computation that had a manual section": (
+        UNPARTITIONED.replace(" SHARDING", "").replace(
+            "ROOT n = f32[8,4]{1,0} negate(d)",
+            "ROOT n = f32[8,4]{1,0} call(d), to_apply=%xla.sdy.inlinable_manual_computation_body",
+        ) + "%xla.sdy.inlinable_manual_computation_body {\n  ROOT p = f32[8,4] parameter(0)\n}\n",
+        0,
+    ),
+    "scheduled": (SDY.replace("PARTS", "8").replace("m, num", "m, is_scheduled=true, num"), 0),
+    "one device asked for": (
+        SDY[: SDY.index(", num")] + SDY[SDY.index("\n\nENTRY") :].replace("PARTS", "1").replace(
+            "ROOT d = f32[8,4]{1,0} dot(a, b)",
+            'c = f32[8,16] custom-call(a), custom_call_target="Sharding", sharding={replicated}\n'
+            "  ROOT d = f32[8,4]{1,0} dot(c, b)",
+        ), 0,
+    ),
+    "a named mesh": (
+        UNPARTITIONED.replace(" SHARDING", ", sharding={mesh['x'=2], [{'x'}, {}]}")
+        .replace(", num_partitions=2", ""), 2,
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", DEVICES)
+def test_a_module_before_partitioning_is_said_to_be_and_fails_strict(name, tmp_path, capsys):
+    text, devices = DEVICES[name]
     path = tmp_path / "m.hlo"
-    path.write_text(UNPARTITIONED.replace(" SHARDING", sharding))
+    path.write_text(text)
     module = inspect_path(path)["modules"][0]
     assert module["flops"] == 2 * 8 * 16 * 4
-    assert any("shapes are global" in warning for warning in module["warnings"]) is said
+    assert module["partitioned"] is (devices == 0)
+    said = [w for w in module["warnings"] if w.startswith("HLO before partitioning")]
+    assert [f"annotations for {devices} devices" in w for w in said] == [True] * bool(devices)
+    assert run(["inspect", str(path), "--strict"]) == bool(devices)
+    assert ("whole program" in capsys.readouterr().out) is bool(devices)
+
+
+def test_in_a_folder_text_before_partitioning_has_a_star(tmp_path, capsys):
+    for name in ("shardy", "parameters alone"):
+        (tmp_path / f"{name}.hlo").write_text(DEVICES[name][0])
+    assert run(["inspect", str(tmp_path)]) == 0
+    shown = capsys.readouterr().out
+    assert "8*" in shown
+    assert "2*" not in shown
+    assert "*: before partitioning" in shown
 
 
 def test_strict_refuses_text_that_is_cut(tmp_path, capsys):

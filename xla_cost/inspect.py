@@ -17,6 +17,7 @@ from xla_cost.hlo.parser import name_of
 from xla_cost.program import Body, Branch, Collective, Loop, Op, Program
 from xla_cost.walk import DEFAULT_RULES, Rules, walk
 from xla_cost.walk.coverage import distinct_nodes
+from xla_cost.walk.unpartitioned import unpartitioned_devices
 from xla_cost.walk.walker import entries
 
 #: Endings of the files that are read inside a folder.
@@ -89,7 +90,8 @@ def failure(file: str | Path, error: XlaCostError) -> dict[str, str]:
 def summary(
     program: Program, module: Module, file: str = "", rules: Rules = DEFAULT_RULES
 ) -> dict[str, Any]:
-    """One entry of `modules`. FLOPs and bytes are one device's, for one run of the entry.
+    """One entry of `modules`. FLOPs and bytes are one device's, for one run of the entry;
+    where `partitioned` is false those of all devices together.
 
     `flops` are all matrix FLOPs: dots, convolutions and known library calls, masks not taken
     off; `flops_by_opcode` tells them apart. `flops_min` takes the cheapest branch of every
@@ -123,6 +125,7 @@ def summary(
         "num_partitions": module.num_partitions,
         "replica_count": module.replica_count,
         "devices": program.devices,
+        "partitioned": not unpartitioned_devices(module),
         "flops": sum(by_opcode.values()),
         "flops_min": int(least_flops(program.entry)),
         "flops_by_format": dict(sorted(by_format.items())),
@@ -231,10 +234,12 @@ def _bodies(node: Op | Loop | Branch) -> tuple[Body, ...]:
 
 
 def is_understood(module: dict[str, Any]) -> bool:
-    """What `--strict` asks: nothing unpriced, no unknown trip count, every line read, none cut."""
-    return module["complete"] and not (
-        module["unpriced"] or module["unknown_trip_counts"] or module["unparsed_lines"]
-    )
+    """What `--strict` asks.
+
+    Nothing unpriced, no unknown trip count, every line read, none cut, figures per device.
+    """
+    doubts = ("unpriced", "unknown_trip_counts", "unparsed_lines")
+    return module["complete"] and module["partitioned"] and not any(module[key] for key in doubts)
 
 
 def short_path(file: str) -> str:

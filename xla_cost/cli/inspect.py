@@ -24,7 +24,8 @@ def inspect(
     machine: Annotated[str, typer.Option(help="price it on this machine, see `machines`")] = "",
     policy: Annotated[str, typer.Option(help="calibrated or study")] = "calibrated",
     strict: Annotated[bool, typer.Option(
-        "--strict", help="exit 1 for an unpriced op, an unknown trip count or an unread line")]
+        "--strict", help="exit 1 for an unpriced op, an unknown trip count, an unread line or "
+        "HLO before partitioning")]
     = False,
     json: Annotated[str, typer.Option("--json", help="write JSON to a file, - for standard output")]
     = "",
@@ -111,7 +112,7 @@ def _many(out: Console, modules: list[dict[str, Any]]) -> None:
         latency = found.get("price", {}).get("latency_s")
         made.add_row(
             _cut(os.path.basename(found["file"]), 28),
-            str(found["devices"]),
+            str(found["devices"]) + ("" if found["partitioned"] else "*"),
             flops_text(found["flops"]),
             bytes_text(found["bytes_read"] + found["bytes_written"]),
             bytes_text(sent),
@@ -126,6 +127,11 @@ def _many(out: Console, modules: list[dict[str, Any]]) -> None:
         "bytes of every op, unfused; sent: operand bytes of collectives; ?: a loop runs as\n"
         "often as data say, counted once."
         + ("" if priced else " read: share of instructions understood.")
+        + (
+            ""
+            if all(found["partitioned"] for found in modules)
+            else "\n*: before partitioning, figures are of the whole program, not per device."
+        )
     )
 
 
@@ -135,7 +141,7 @@ def _one(out: Console, found: dict[str, Any], top: int) -> None:
     from xla_cost.units import bytes_text, flops_text
 
     out.print(f"[bold]{_cut(found['name'], 60)}[/bold]  {found['devices']} devices")
-    made = table("", "per device")
+    made = table("", "per device" if found["partitioned"] else "whole program")
     by_format = ", ".join(f"{k} {flops_text(v)}" for k, v in found["flops_by_format"].items() if v)
     by_opcode = ", ".join(f"{k} {flops_text(v)}" for k, v in found["flops_by_opcode"].items() if v)
     made.add_row("matrix", flops_text(found["flops"]))

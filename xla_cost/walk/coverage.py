@@ -8,6 +8,7 @@ from dataclasses import replace
 
 from xla_cost.hlo.ir import Module
 from xla_cost.program import Body, Branch, Loop, Node, Op, Program
+from xla_cost.walk.unpartitioned import unpartitioned_devices
 
 #: Unpriced targets named in one warning.
 _NAMED = 5
@@ -28,10 +29,12 @@ def cover(program: Program, module: Module, problems: list[str]) -> Program:
     unknown = len(unpriced) + len(module.unparsed)
     looked_at += len(module.unparsed)
     warnings = [*module.problems, *dict.fromkeys(problems)]
-    if _is_unpartitioned(module):
-        warnings.append(
-            "not partitioned yet: shapes are global, so FLOPs and bytes are those of all devices "
-            "together and the collectives are still to come"
+    if devices := unpartitioned_devices(module):
+        warnings.insert(
+            0,
+            f"HLO before partitioning: it has sharding annotations for {devices} devices, so "
+            "shapes are global, figures are of the whole program, not per device, and collectives "
+            "are still to come; expected a dump from after SPMD partitioning, see docs/extend.md",
         )
     if module.unparsed:
         line, text = module.unparsed[0]
@@ -51,37 +54,6 @@ def cover(program: Program, module: Module, problems: list[str]) -> Program:
         coverage_bytes=_bytes_understood(program) if unpriced else 1.0,
         unparsed_lines=len(module.unparsed),
     )
-
-
-#: Custom calls that ask the SPMD partitioner for something and are gone when it has run.
-_SHARDING_REQUESTS = (
-    '"Sharding"',
-    '"SPMDFullToShardShape"',
-    '"SPMDShardToFullShape"',
-    '"xla.sdy.FuncResultSharding"',
-)
-
-
-def _is_unpartitioned(module: Module) -> bool:
-    """Whether the SPMD partitioner has still to run on this text.
-
-    It leaves shardings on parameters, and on what crosses a manual section; before it they
-    stand on other instructions, too, or in custom calls. Scheduled text is past it.
-    """
-    if module.is_scheduled:
-        return False
-    for computation in module.computations.values():
-        for instruction in computation.instructions:
-            if instruction.opcode == "custom-call":
-                if any(target in instruction.attribute_text for target in _SHARDING_REQUESTS):
-                    return True
-            elif (
-                instruction.opcode not in ("parameter", "tuple", "get-tuple-element")
-                and not instruction.is_root
-                and "sharding={devices=" in instruction.attribute_text
-            ):
-                return True
-    return False
 
 
 def _unpriced_warnings(unpriced: list[Op]) -> Iterator[str]:
