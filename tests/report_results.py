@@ -76,6 +76,7 @@ def search_result() -> dict[str, Any]:
     one = {
         "machine": "toy", "policy": "study", "candidates": 3, "evaluated": 2, "lowered": 2,
         "from_cache": 0, "elapsed_s": 3.0, "best": rows,
+        "counts": {"ranked": 2, "rejected_before_lowering": 1, "pruned_by_bound": 0},
         "rejected": [{"mesh": [8, 1, 1], "plan": "study", "why": "3 experts over 8 devices"}],
         "why": [{"part": "comm", "winner_s": 0.25, "runner_up_s": 0.75}],
     }  # fmt: skip

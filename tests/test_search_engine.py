@@ -102,7 +102,10 @@ def test_pruning_never_changes_the_best_and_everything_is_accounted_for(toy, top
     assert sorted(named) == sorted(toy.seconds)
     assert found.candidates == len(toy.seconds)
     assert found.lowered == len(toy.lowered)
-    assert found.evaluated == found.lowered + found.from_cache
+    counts = found.counts
+    assert sum(counts.values()) == found.candidates
+    assert counts["ranked"] + counts["over_memory"] == found.evaluated
+    assert found.evaluated + counts["refused_by_xla"] == found.lowered + found.from_cache
 
 
 def test_a_perfect_bound_lowers_only_the_best():
@@ -150,6 +153,10 @@ def test_rejections_say_why():
         fourth: f"needs {bytes_text(950 + 100)} per device, toy has {bytes_text(1000)}",
     }
     assert third not in toy.lowered
+    assert found.counts == {
+        "ranked": 0, "over_memory": 1, "rejected_before_lowering": 2, "refused_by_xla": 1,
+        "pruned_by_bound": 0,
+    }  # fmt: skip
     kept = search(toy, candidates(4), TOY, STUDY, need_fit=False)
     assert {r.candidate for r in kept.ranking} == {third, fourth}
     assert not any(r.estimate.memory.fits for r in kept.ranking)

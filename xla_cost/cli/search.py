@@ -33,7 +33,7 @@ def search(
     json: Annotated[str | None, typer.Option(help="Write JSON here; - for stdout.")] = None,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="No progress bar.")] = False,
 ) -> None:
-    """Rank every mesh shape of the device count under the plans asked for."""
+    """Rank every mesh shape of the device count under the plans asked for; exit 1 if none runs."""
     from xla_cost.jsonio import check_file, write_json
     from xla_cost.machine import load
     from xla_cost.parallel import Workers
@@ -91,6 +91,8 @@ def search(
         write_json(json, answer)
     if json != "-":
         show_search(console(), results, top)
+    if not all(result.ranking for result in results):
+        raise typer.Exit(1)
 
 
 def _plans(text: str) -> list[str]:
@@ -99,7 +101,7 @@ def _plans(text: str) -> list[str]:
     if text == "all":
         # the other two reproduce readings of the study and lose to `study` wherever x > 1
         return [n for n, plan in PLANS.items() if not plan.automatic and not plan.hidden_gather]
-    return [get_plan(name.strip()).name for name in text.split(",")]
+    return list(dict.fromkeys(get_plan(name.strip()).name for name in text.split(",")))
 
 
 def _counts(text: str) -> list[int]:
@@ -111,4 +113,4 @@ def _counts(text: str) -> list[int]:
         counts = [0]
     if min(counts) < 1:
         raise XlaCostError(f"--microbatches {text!r}: expected counts of at least 1, such as 1,2,4")
-    return counts
+    return list(dict.fromkeys(counts))

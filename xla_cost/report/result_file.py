@@ -113,6 +113,7 @@ KINDS: Mapping[str, Mapping[str, Any]] = {
     "search": {
         "candidates": _S,
         "evaluated": _S,
+        "counts": Maybe({"*": _S}),
         "best": [_RANKED],
         "rejected": [{"mesh": [_S], "why": str}],
         "why": Maybe([{"part": str, "winner_s": _S, "runner_up_s": _S}]),

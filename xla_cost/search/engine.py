@@ -6,10 +6,11 @@ It knows nothing of models: a `Problem` says what can be built and how.
 from __future__ import annotations
 
 import time
+from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Protocol
+from typing import Literal, Protocol
 
 from xla_cost.collection import no_collection
 from xla_cost.errors import XlaCostError
@@ -52,12 +53,18 @@ class Problem(Protocol):
         """Partition one candidate and cache the answer; called in a worker process."""
 
 
+#: what put a candidate out of the ranking: its layout (no compiler asked), its lower bound,
+#: XLA, or the memory that its program needs
+Stage = Literal["layout", "bound", "xla", "memory"]
+
+
 @dataclass(frozen=True, slots=True)
 class Rejected:
-    """A candidate that is not in the ranking, and why."""
+    """A candidate that is not in the ranking, why, and what put it out."""
 
     candidate: Candidate
     why: str
+    stage: Stage
 
 
 @dataclass(frozen=True)
@@ -93,7 +100,19 @@ class SearchResult:
     @property
     def evaluated(self) -> int:
         """Candidates that were priced, whether or not they fit in memory."""
-        return self.lowered + self.from_cache
+        return len(self.ranking) + self.counts["over_memory"]
+
+    @property
+    def counts(self) -> dict[str, int]:
+        """What became of the candidates; every one is in one count, so they add up."""
+        stages = Counter(row.stage for row in self.rejected)
+        return {
+            "ranked": len(self.ranking),
+            "over_memory": stages["memory"],
+            "rejected_before_lowering": stages["layout"],
+            "refused_by_xla": stages["xla"],
+            "pruned_by_bound": stages["bound"],
+        }
 
     def _repr_html_(self) -> str:
         from xla_cost.search.result import search_html
@@ -121,7 +140,7 @@ class _Account:
 
     def take(self, candidate: Candidate, lowered: Lowered) -> None:
         if isinstance(lowered, str):
-            self.reject(candidate, lowered)
+            self.reject(candidate, lowered, "xla")
             return
         estimate = price(lowered, self.machine, self.policy)
         summary = Summary.of(estimate)
@@ -139,7 +158,7 @@ class _Account:
     def _rank(self, ranked: Ranked) -> None:
         if self.need_fit and not ranked.summary.fits:
             needed = self._against_capacity(ranked.summary.needed_bytes)
-            self.reject(ranked.candidate, f"needs {needed}")
+            self.reject(ranked.candidate, f"needs {needed}", "memory")
             return
         self.ranking.append(ranked)
 
@@ -151,13 +170,14 @@ class _Account:
             raise XlaCostError(lowered)
         return price(lowered, self.machine, self.policy)
 
-    def reject(self, candidate: Candidate, why: str) -> None:
-        self.rejected.append(Rejected(candidate, why))
+    def reject(self, candidate: Candidate, why: str, stage: Stage) -> None:
+        self.rejected.append(Rejected(candidate, why, stage))
 
     def too_large(self, candidate: Candidate, least_bytes: float) -> bool:
         if not self.need_fit or least_bytes <= self.machine.memory_capacity_bytes:
             return False
-        self.reject(candidate, f"needs at least {self._against_capacity(least_bytes)}")
+        why = f"needs at least {self._against_capacity(least_bytes)}"
+        self.reject(candidate, why, "layout")
         return True
 
     def _against_capacity(self, need_bytes: float) -> str:
@@ -170,7 +190,8 @@ class _Account:
         limit_s = self.threshold_s()
         if bound_s <= limit_s:
             return False
-        self.reject(candidate, f"cannot beat {limit_s:.4g} s: its lower bound is {bound_s:.4g} s")
+        why = f"cannot beat {limit_s:.4g} s: its lower bound is {bound_s:.4g} s"
+        self.reject(candidate, why, "bound")
         return True
 
 
@@ -243,7 +264,7 @@ def _possible(
     for candidate in candidates:
         why = problem.reject(candidate)
         if why is not None:
-            account.reject(candidate, why)
+            account.reject(candidate, why, "layout")
         elif not account.too_large(candidate, problem.least_bytes(candidate)):
             bound_s = problem.bound_s(candidate, account.machine, account.policy)
             found.append((bound_s, candidate))

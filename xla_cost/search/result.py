@@ -83,6 +83,7 @@ def _one(result: SearchResult, top: int) -> dict[str, Any]:
         "policy": result.policy.name,
         "candidates": result.candidates,
         "evaluated": result.evaluated,
+        "counts": result.counts,
         "lowered": result.lowered,
         "from_cache": result.from_cache,
         "elapsed_s": result.elapsed_s,
@@ -94,6 +95,7 @@ def _one(result: SearchResult, top: int) -> dict[str, Any]:
                 "placement": row.candidate.placement,
                 "microbatches": row.candidate.microbatches,
                 "why": row.why,
+                "stage": row.stage,
             }
             for row in result.rejected
         ],

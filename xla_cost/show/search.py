@@ -2,15 +2,28 @@
 
 from __future__ import annotations
 
-from collections import Counter
+import re
 from collections.abc import Sequence
 
 from rich.console import Console
 
-from xla_cost.search.engine import SearchResult
+from xla_cost.search.engine import Ranked, SearchResult
 from xla_cost.search.result import why_it_wins
 from xla_cost.show.console import table
 from xla_cost.units import seconds_text
+
+#: parts and reasons that are spelled out
+_SHOWN = 4
+#: a number, with the unit that changes with its size
+_FIGURE = re.compile(r"\d+(\.\d+)?(e[+-]?\d+)?( [kMGTP]?B\b)?")
+#: keys of `SearchResult.counts` in words
+_COUNTED = {
+    "ranked": "ranked",
+    "over_memory": "priced but over memory",
+    "rejected_before_lowering": "rejected before lowering",
+    "refused_by_xla": "refused by XLA",
+    "pruned_by_bound": "pruned by bound",
+}
 
 
 def show_search(out: Console, results: Sequence[SearchResult], top: int) -> None:
@@ -49,21 +62,41 @@ def _ranking(out: Console, result: SearchResult, top: int) -> None:
         out.print("  nothing can run; see why below")
     if len(result.ranking) > 1:
         first, second = result.ranking[:2]
-        parts = [row for row in why_it_wins(first, second) if row.saved_s][:4]
-        spelled = ", ".join(
-            f"{row.part} {'-' if row.saved_s > 0 else '+'}{seconds_text(abs(row.saved_s))}"
-            for row in parts
-        )
-        out.print(f"  {first.candidate} over {second.candidate}: {spelled or 'a tie'}")
-    out.print(
-        f"  {result.candidates} candidates, {result.evaluated} priced "
-        f"({result.lowered} lowered now, {result.from_cache} from the cache), "
-        f"{len(result.rejected)} rejected, {result.elapsed_s:.1f} s"
+        out.print(f"  {first.candidate} over {second.candidate}: {_differences(first, second)}")
+    counts = ", ".join(
+        f"{count} {_COUNTED[name]}" for name, count in result.counts.items() if count
     )
-    for why, count in Counter(_short(row.why) for row in result.rejected).most_common(4):
-        out.print(f"    {count} x {why}", markup=False)
+    out.print(
+        f"  {result.candidates} candidates: {counts}\n"
+        f"  {result.lowered} lowered now, {result.from_cache} from the cache, "
+        f"{result.elapsed_s:.1f} s"
+    )
+    _reasons(out, [row.why for row in result.rejected])
 
 
-def _short(why: str) -> str:
-    """The reason without its figures, so that like ones are counted together."""
-    return why.split(", expected")[0] if len(why) > 100 else why
+def _reasons(out: Console, reasons: Sequence[str]) -> None:
+    """The most frequent reasons, those that differ in figures only as one, and how many more."""
+    like: dict[str, list[str]] = {}
+    for why in reasons:
+        like.setdefault(_FIGURE.sub("#", why), []).append(why)
+    rows = sorted(like.values(), key=len, reverse=True)
+    for row in rows[:_SHOWN]:
+        link = "x" if len(set(row)) == 1 else "such as:"
+        out.print(f"    {len(row)} {link} {row[0]}", markup=False)
+    if len(rows) > _SHOWN:
+        more, rest = len(rows) - _SHOWN, sum(map(len, rows[_SHOWN:]))
+        out.print(f"    and {more} more reason{'s' if more > 1 else ''} for {rest} candidates")
+
+
+def _differences(first: Ranked, second: Ranked) -> str:
+    """The largest differences of two candidates, and what the smaller ones add up to."""
+    rows = [row for row in why_it_wins(first, second) if row.saved_s]
+    parts = [f"{row.part} {_signed(-row.saved_s)}" for row in rows[:_SHOWN]]
+    if len(rows) > _SHOWN:
+        rest_s = -sum(row.saved_s for row in rows[_SHOWN:])
+        parts.append(f"and {len(rows) - _SHOWN} smaller, together {_signed(rest_s)}")
+    return ", ".join(parts) or "a tie"
+
+
+def _signed(seconds: float) -> str:
+    return f"{'-' if seconds < 0 else '+'}{seconds_text(abs(seconds))}"

@@ -20,9 +20,15 @@ function searchHead(data) {
     tiles([
       best ? ['best mesh', shape(best.mesh), `plan ${best.plan}`] : ['best mesh', 'none', 'nothing fits'],
       best ? ['latency', show.seconds(best.latency_s), `compute ${show.seconds(best.compute_s)}, network ${show.seconds(best.comm_s)}`] : null,
-      ['candidates', show.count(data.candidates), `${data.evaluated} priced, ${list(data.rejected).length} rejected`],
+      ['candidates', show.count(data.candidates), counted(data)],
       typeof data.elapsed_s === 'number' ? ['took', show.seconds(data.elapsed_s), `${data.lowered ?? 0} partitioned, ${data.from_cache ?? 0} from the cache`] : null,
     ]));
+}
+
+// Every candidate is in one count; older files have none.
+function counted(data) {
+  const counts = Object.entries(data.counts || {}).filter(([, count]) => count);
+  return counts.length ? counts.map(([name, count]) => `${count} ${name.replaceAll('_', ' ')}`).join(', ') : `${data.evaluated} priced`;
 }
 
 function rankingView(data, machine) {
