@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+
 from rich.console import Console
+from rich.table import Table
 
 from xla_cost.show.console import table
-from xla_cost.study.cells import COLUMNS, READINGS
+from xla_cost.study.cells import COLUMNS, READINGS, Column
 from xla_cost.study.reproduce import Cell
 from xla_cost.study.run import StudyResult
 from xla_cost.study.tables import component_rows
+
+#: columns of one ratio table: ranges such as 12.34-56.78 and the names fit 80 characters
+_ABREAST = 5
 
 
 def show_study(out: Console, result: StudyResult) -> None:
@@ -25,21 +31,28 @@ def _ratios(out: Console, result: StudyResult) -> None:
     kinds = dict.fromkeys((cell.model, cell.format) for cell in result.cells)
     for model, number_format in kinds:
         for reading in READINGS:
-            rows: dict[str, list[Cell]] = {}
+            rows: dict[str, dict[Column, Cell]] = {}
             for cell in result.cells:
                 if (cell.model, cell.format, cell.reading) == (model, number_format, reading):
-                    rows.setdefault(cell.machine, []).append(cell)
-            made = table(
-                "copper/photonic", *(str(column) for column in COLUMNS),
-                title=f"{model} {number_format}, {reading}",
-            )  # fmt: skip
-            for machine, cells in rows.items():
-                made.add_row(machine, *(_number(cell.ratio) for cell in cells))
-                if any(cell.known for cell in cells):
-                    made.add_row("  study", *(_range(cell.known) for cell in cells))
-                    made.add_row("  deviation", *(_percent(cell.deviation) for cell in cells))
-            out.print()
-            out.print(made)
+                    rows.setdefault(cell.machine, {})[cell.column] = cell
+            title = f"{model} {number_format}, {reading}"
+            for start in range(0, len(COLUMNS), _ABREAST):
+                out.print()
+                out.print(_ratio_table(rows, COLUMNS[start : start + _ABREAST], title))
+                title = ""
+
+
+def _ratio_table(
+    rows: Mapping[str, Mapping[Column, Cell]], columns: Sequence[Column], title: str
+) -> Table:
+    made = table("copper/photonic", *(str(column) for column in columns), title=title)
+    for machine, found in rows.items():
+        cells = [found.get(column) for column in columns]
+        made.add_row(machine, *(_number(cell and cell.ratio) for cell in cells))
+        if any(cell and cell.known for cell in cells):
+            made.add_row("  study", *(_range(cell and cell.known) for cell in cells))
+            made.add_row("  deviation", *(_percent(cell and cell.deviation) for cell in cells))
+    return made
 
 
 def _components(out: Console, result: StudyResult) -> None:
