@@ -120,8 +120,8 @@ def app(ctx: click.Context, version: bool) -> None:
 def run(arguments: list[str] | None = None) -> int:
     """Runs the command line and returns its exit code.
 
-    0 success, 1 a check does not hold, 2 bad input (one line on standard error), 130 Ctrl-C,
-    141 the reader of our output went away.
+    0 success, 1 a check does not hold or a search finds nothing that can run, 2 bad input (one
+    line on standard error), 130 Ctrl-C, 141 the reader of our output went away.
     """
     try:
         # not app.main, which hides a closed pipe behind an exit with 1

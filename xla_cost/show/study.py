@@ -48,10 +48,12 @@ def _ratio_table(
     made = table("copper/photonic", *(str(column) for column in columns), title=title)
     for machine, found in rows.items():
         cells = [found.get(column) for column in columns]
-        made.add_row(machine, *(_number(cell and cell.ratio) for cell in cells))
+        made.add_row(machine, *(_number(cell.ratio if cell else None) for cell in cells))
         if any(cell and cell.known for cell in cells):
-            made.add_row("  study", *(_range(cell and cell.known) for cell in cells))
-            made.add_row("  deviation", *(_percent(cell and cell.deviation) for cell in cells))
+            made.add_row("  study", *(_range(cell.known if cell else None) for cell in cells))
+            made.add_row(
+                "  deviation", *(_percent(cell.deviation if cell else None) for cell in cells)
+            )
     return made
 
 
