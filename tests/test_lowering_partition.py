@@ -1,5 +1,7 @@
 """Partitioned HLO from every kind of JAX program, without disturbing the process around it."""
 
+import re
+
 import jax
 import jax.numpy as jnp
 import pytest
@@ -42,6 +44,31 @@ def test_shardings_on_the_arguments_and_on_the_jit_say_the_same():
     }
     # the frame of this very line differs from call to call: cut the tables off
     assert len({text[text.index("ENTRY") :] for text in texts}) == 1
+
+
+@pytest.mark.parametrize("abstract", [False, True])
+@pytest.mark.parametrize("given", ["mesh", "arguments"])
+def test_specs_of_the_result_are_over_the_mesh(abstract, given):
+    mesh = mesh_of()
+    mesh = mesh.abstract_mesh if abstract else mesh
+    args = (X, W)
+    if given == "arguments":
+        args = [
+            ShapeDtype(a.shape, a.dtype, sharding=NamedSharding(mesh, spec))
+            for a, spec in zip(args, SPECS, strict=True)
+        ]
+    options = {"mesh": mesh, "in_shardings": SPECS} if given == "mesh" else {}
+
+    def fn(x, w):
+        return x @ w, {"x": x, "rest": (w, w)}
+
+    specs = P("data"), {"x": P(None, "model"), "rest": (None, P())}
+    text = partition(fn, args, out_shardings=specs, **options).text
+    # x @ w by rows; of the dict, in order of its keys, w as it came, w whole, x by columns
+    layout = text[text.index(")->(") : text.index("\n")]
+    assert re.findall(r"bf16\[([\d,]+)\]", layout) == [
+        f"{64 // 4},16", f"{32 // 2},16", "32,16", f"64,{32 // 2}",
+    ]  # fmt: skip
 
 
 def test_the_same_program_gives_the_same_text():
@@ -243,6 +270,18 @@ def broken(x):
         (
             lambda: partition(matmul, (X, W), mesh=mesh_of(), in_shardings="data"),
             r"^in_shardings: found a str; expected a PartitionSpec, a Sharding or None$",
+        ),
+        (
+            lambda: partition(matmul, (X, W), mesh=mesh_of(), out_shardings=("data", None)),
+            r"^out_shardings: found a str; expected a PartitionSpec, a Sharding or None$",
+        ),
+        (
+            lambda: partition(matmul, (X, W), out_shardings=P("data")),
+            r"^out_shardings: P\('data',\) names mesh axes; give mesh= as well$",
+        ),
+        (
+            lambda: partition(matmul, (X, W), mesh=mesh_of(), out_shardings=P("rows")),
+            r"^out_shardings: P\('rows',\): ValueError: Resource axis: rows of .* is not found",
         ),
         (
             lambda: partition(

@@ -11,7 +11,7 @@ from jax.sharding import AbstractMesh, AxisType
 from jax.sharding import PartitionSpec as P
 
 from xla_cost.errors import XlaCostError
-from xla_cost.lowering import partition
+from xla_cost.lowering import ensure_devices, partition, targets
 from xla_cost.lowering.gpu_config import GPUS, target_config, topology_of
 from xla_cost.lowering.targets import is_installed
 
@@ -25,6 +25,34 @@ def mesh(shape, axes):
 
 def matmul(x, w):
     return x @ w
+
+
+@pytest.fixture
+def stand_in(monkeypatch):
+    """The CPU compiler behind the way that leads to the accelerators'."""
+    monkeypatch.setattr(
+        targets, "_compiler", lambda _, n: targets._Compiler("cpu", ensure_devices(n)[:n], {})
+    )
+
+
+@pytest.mark.parametrize(
+    ("spec", "local"),
+    [(P("data", "model"), "16,8"), (P(None, "model"), "64,8"), (P(), "64,16")],
+)
+def test_the_result_is_split_as_asked(stand_in, spec, local):
+    text = partition(
+        matmul, (X, W), mesh=mesh((4, 2), ("data", "model")), target="gpu:h100",
+        in_shardings=(P("data"), P(None, "model")), out_shardings=spec,
+    ).text  # fmt: skip
+    assert f"->bf16[{local}]" in text.split("\n", 1)[0]
+
+
+def test_what_a_jit_has_of_its_own_is_not_given_beside_it(stand_in):
+    with pytest.raises(XlaCostError, match=r"^matmul: is jitted already, so out_shardings must"):
+        partition(
+            jax.jit(matmul), (X, W), mesh=mesh((4, 2), ("data", "model")), target="gpu:h100",
+            out_shardings=P("data"),
+        )  # fmt: skip
 
 
 @pytest.mark.parametrize(

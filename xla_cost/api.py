@@ -163,9 +163,10 @@ def lower(
 
     `fn` is a plain function, `jax.jit`, `nnx.jit`, or an nnx module. `args` are
     `jax.ShapeDtypeStruct`s or arrays or trees of them, with shardings of their own or from
-    `in_shardings`: `PartitionSpec`s over `mesh`, one per argument or a prefix tree. The mesh
-    may be an `AbstractMesh`: no device is needed. `target` "gpu:h100", "gpu:b200" and
-    "tpu:v5e-16" run the real compilers (optional extras).
+    `in_shardings`: `PartitionSpec`s over `mesh`, one per argument or a prefix tree;
+    `out_shardings` takes the same for the result. The mesh may be an `AbstractMesh`: no device
+    is needed. `target` "gpu:h100", "gpu:b200" and "tpu:v5e-16" run the real compilers
+    (optional extras).
 
     Raises `XlaCostError` with one sentence, and the original error as its cause.
     """

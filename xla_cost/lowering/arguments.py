@@ -40,20 +40,44 @@ def attach_shardings(tree: Any, shardings: Any, mesh: Mesh | AbstractMesh | None
 def _with_sharding(leaf: Any, sharding: Any, mesh: Mesh | AbstractMesh | None) -> Any:
     if sharding is None:
         return leaf
+    named = _named("in_shardings", sharding, mesh)
+    aval = jax.typeof(leaf) if not isinstance(leaf, jax.ShapeDtypeStruct) else leaf
+    return jax.ShapeDtypeStruct(aval.shape, aval.dtype, sharding=named)
+
+
+def _named(place: str, sharding: Any, mesh: Mesh | AbstractMesh | None) -> Sharding:
+    """A sharding as it is, a `PartitionSpec` over `mesh`."""
     if isinstance(sharding, PartitionSpec):
         if mesh is None:
-            raise XlaCostError(f"in_shardings: {sharding} names mesh axes; give mesh= as well")
+            raise XlaCostError(f"{place}: {sharding} names mesh axes; give mesh= as well")
         try:
-            sharding = NamedSharding(mesh, sharding)
+            return NamedSharding(mesh, sharding)
         except ValueError as error:
-            raise XlaCostError(f"in_shardings: {sharding}: {one_sentence(error)}") from error
+            raise XlaCostError(f"{place}: {sharding}: {one_sentence(error)}") from error
     if not isinstance(sharding, Sharding):
         raise XlaCostError(
-            f"in_shardings: found a {type(sharding).__name__}; "
+            f"{place}: found a {type(sharding).__name__}; "
             "expected a PartitionSpec, a Sharding or None"
         )
-    aval = jax.typeof(leaf) if not isinstance(leaf, jax.ShapeDtypeStruct) else leaf
-    return jax.ShapeDtypeStruct(aval.shape, aval.dtype, sharding=sharding)
+    return sharding
+
+
+def result_shardings(shardings: Any, mesh: Mesh | AbstractMesh | None) -> Any:
+    """Return `out_shardings` (a prefix tree of the result) as shardings over `mesh`.
+
+    `PartitionSpec`s get the mesh, shardings over an abstract one of the same axes move to it,
+    None stays: XLA chooses. Raises `XlaCostError` for anything else, or a spec without a mesh.
+    """
+
+    def is_leaf(node: Any) -> bool:
+        return node is None or isinstance(node, PartitionSpec | Sharding)
+
+    def resolve(sharding: Any) -> Any:
+        if sharding is None:
+            return None
+        return _onto(mesh, _named("out_shardings", sharding, mesh))
+
+    return jax.tree.map(resolve, shardings, is_leaf=is_leaf)
 
 
 def settle_mesh(
@@ -81,15 +105,24 @@ def settle_mesh(
 def _moved(leaf: Any, home: Mesh | AbstractMesh | None) -> Any:
     """A leaf sharded over an abstract mesh, sharded alike over `home` where its axes agree."""
     sharding = getattr(leaf, "sharding", None)
+    if not isinstance(leaf, jax.ShapeDtypeStruct) or sharding is None:
+        return leaf
+    moved = _onto(home, sharding)
+    if moved is sharding:
+        return leaf
+    return jax.ShapeDtypeStruct(leaf.shape, leaf.dtype, sharding=moved)
+
+
+def _onto(home: Mesh | AbstractMesh | None, sharding: Sharding) -> Sharding:
+    """The sharding over `home` where it is over an abstract mesh of the same axes."""
     if (
         home is None
-        or not isinstance(leaf, jax.ShapeDtypeStruct)
         or not isinstance(sharding, NamedSharding)
         or not isinstance(sharding.mesh, AbstractMesh)
         or sharding.mesh.shape_tuple != home.shape_tuple
     ):
-        return leaf
-    return jax.ShapeDtypeStruct(leaf.shape, leaf.dtype, sharding=NamedSharding(home, sharding.spec))
+        return sharding
+    return NamedSharding(home, sharding.spec)
 
 
 def free_on(mesh: AbstractMesh, trees: Any) -> Any:

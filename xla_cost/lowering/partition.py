@@ -21,9 +21,11 @@ from xla_cost.errors import XlaCostError
 from xla_cost.hlo.fingerprint import hlo_sha256
 from xla_cost.lowering.arguments import (
     attach_shardings,
+    carried_mesh,
     check_arguments,
     free_on,
     mesh_axes,
+    result_shardings,
     settle_mesh,
 )
 from xla_cost.lowering.compiler_warnings import CompilerWarning, parse_warnings
@@ -109,9 +111,10 @@ def partition(
     (`nnx.jit` too); `out_shardings`, `static_*` and `donate_argnums` are for plain
     functions, as a jitted one has its own. `args` are `ShapeDtypeStruct`s (or arrays, or
     trees of them) that carry shardings, or get them from `in_shardings`, a prefix tree of
-    `PartitionSpec`s over `mesh`. `mesh` is also the ambient mesh while tracing. No weight is
-    allocated and no code generated. `target` "cpu" stops after SPMD partitioning;
-    "gpu:NAME" and "tpu:NAME" run the real compilers, see `xla_cost.lowering.targets`.
+    `PartitionSpec`s over `mesh`; `out_shardings` likewise. `mesh` is also the ambient mesh
+    while tracing. No weight is allocated and no code generated. `target` "cpu" stops after
+    SPMD partitioning; "gpu:NAME" and "tpu:NAME" run the real compilers, see
+    `xla_cost.lowering.targets`.
 
     Raises `XlaCostError`, with the original error as its cause, when the function cannot be
     traced or the compiler refuses it.
@@ -132,6 +135,7 @@ def partition(
 
         return partition_for_target(name, fn, arguments, mesh, target, options)
     mesh, arguments = settle_mesh(mesh, arguments)
+    options["out_shardings"] = result_shardings(out_shardings, mesh or carried_mesh(arguments))
     # an abstract mesh has no devices of its own: those of this process stand in
     devices = ensure_devices(mesh.size)[: mesh.size] if isinstance(mesh, AbstractMesh) else None
     lowered, trace_s, lower_s = trace_and_lower(name, fn, arguments, mesh, options)

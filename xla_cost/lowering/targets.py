@@ -22,7 +22,12 @@ from jax.experimental import topologies
 from jax.sharding import AbstractMesh, Mesh, NamedSharding
 
 from xla_cost.errors import XlaCostError
-from xla_cost.lowering.arguments import carried_mesh, mesh_axes, settle_mesh
+from xla_cost.lowering.arguments import (
+    carried_mesh,
+    mesh_axes,
+    result_shardings,
+    settle_mesh,
+)
 from xla_cost.lowering.compiler_warnings import parse_warnings
 from xla_cost.lowering.devices import keep_to_cpu
 from xla_cost.lowering.gpu_config import GPUS, target_config, topology_of
@@ -81,8 +86,13 @@ def partition_for_target(
     scope, arguments = settle_mesh(mesh, arguments)
     home = scope or carried_mesh(arguments)
     compiler = _compiler(target, 1 if home is None else home.size)
+    out_shardings = result_shardings(options.get("out_shardings"), home)
+    if hasattr(fn, "lower") and given:
+        raise XlaCostError(f"{name}: is jitted already, so {given[0]} must be given to its jit")
     # export takes jax's own jitted functions only, not those of flax
-    jitted = fn if isinstance(fn, _JITTED) else jax.jit(with_updates(fn))
+    jitted: Any = fn
+    if not isinstance(fn, _JITTED):
+        jitted = jax.jit(with_updates(fn), out_shardings=(out_shardings, None))
     start = time.perf_counter()
     try:
         with ambient(scope):
