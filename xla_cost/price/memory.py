@@ -14,7 +14,8 @@ from xla_cost.program import Program
 @dataclass(frozen=True, slots=True)
 class Memory:
     """Bytes per device. Activations are the most that is alive at once in the program, by the
-    order printed, without weights and cache, whether the cache is an argument or a result.
+    order printed, without weights and cache. The cache counts once: a prefill makes it, and a
+    decode step updates it in place, its buffer being donated as serving engines do.
     """
 
     weights_bytes: int
@@ -37,7 +38,8 @@ def memory_of(program: Program, machine: Machine) -> Memory:
     """What `program` holds on each device of `machine`."""
     cache = program.kv_cache_bytes or 0
     weights = program.parameter_bytes if program.weights_bytes is None else program.weights_bytes
-    # a prefill makes its cache: then the peak inside the program holds it already
+    # a prefill makes its cache: then the peak inside the program holds it already; what a decode
+    # step updates in place of its arguments is no part of the peak
     made_inside = program.parameter_bytes < weights + cache
     inside = min(cache, program.output_bytes) if made_inside else 0
     return Memory(

@@ -11,6 +11,7 @@ from xla_cost.hlo.groups import collective_groups, states_group
 from xla_cost.hlo.ir import Computation, Instruction, Module
 from xla_cost.program import Body, Node, Program
 from xla_cost.walk.body import INLINE_FACTOR, INLINE_LIMIT, BodyBuilder, Env
+from xla_cost.walk.buffers import Argument, Buffers, Path, updated_arguments
 from xla_cost.walk.carry import carried
 from xla_cost.walk.collectives import collective_of
 from xla_cost.walk.costing import Cost, Costing
@@ -67,6 +68,7 @@ class Walker:
         self._graphs: dict[str, Graph] = {}
         self._templates: dict[Key, Template] = {}
         self._fusions: dict[str, Fusion] = {}
+        self._updates: dict[str, dict[Path, Argument]] = {}
         self._costs: dict[str, dict[str, Cost]] = {}
         self._groups: dict[tuple[str | None, ...], Any] = {}
         self._sources: dict[str, str] = {}
@@ -168,11 +170,12 @@ class Walker:
 
     def _build(self, key: Key) -> None:
         computation = self.module.computations[key[0]]
+        graph = self._graph(computation)
+        if key[0] not in self._updates:
+            self._updates[key[0]] = updated_arguments(graph, self._inner_updates(computation))
         if key[1] == _FUSED:
-            graph = self._graph(computation)
             self._fusions[key[0]] = summarise(computation, graph, self.costing, self._fusions)
             return
-        graph = self._graph(computation)
         env = Env(
             graph=graph,
             template=lambda name, context: self._templates.get(self._key(name, context)),
@@ -189,7 +192,9 @@ class Walker:
         if has_regions(drafts):
             costs = self._costs.get(computation.name, {})
             drafts, region_of = collapse(graph, drafts, costs)
-        peak = peak_live_bytes(graph, self._inner_peaks(computation, key[1]), region_of)
+        inner_peaks = self._inner_peaks(computation, key[1])
+        buffers = Buffers(graph, self._inner_updates(computation))
+        peak = peak_live_bytes(graph, buffers, inner_peaks, region_of)
         state = carried(graph, drafts) if computation.name in self._loop_bodies else None
         body = Body(tuple(draft.finish() for draft in drafts.nodes), peak, state)
         self._templates[key] = Template(computation, graph, drafts, peak, body)
@@ -219,6 +224,15 @@ class Walker:
                 found = [self._templates.get(self._key(n, inside)) for n in _run_by(instruction)]
                 peaks[instruction.name] = max((t.peak_live_bytes for t in found if t), default=0)
         return peaks
+
+    def _inner_updates(self, computation: Computation) -> dict[str, dict[Path, Argument]]:
+        """What each instruction passes on or updates in place of what it hands over."""
+        found: dict[str, dict[Path, Argument]] = {}
+        for instruction, inner in self._running(computation):
+            names = _run_by(instruction)
+            if inner in ("while", "call", "fusion") and names and names[0] in self._updates:
+                found[instruction.name] = self._updates[names[0]]
+        return found
 
     # single instructions
 
