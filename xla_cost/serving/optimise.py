@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from xla_cost.cache import Cache
-from xla_cost.errors import XlaCostError
+from xla_cost.errors import StorageError, XlaCostError
 from xla_cost.serving.candidates import (
     Candidate,
     Shape,
@@ -125,6 +125,8 @@ def lowered_shapes(
         for shape in shapes:
             try:
                 found[shape] = make(shape)
+            except StorageError:
+                raise
             except XlaCostError as mistake:
                 if note:
                     note(f"left out: {shape[1]} on {'x'.join(map(str, shape[0]))}: {mistake}")

@@ -202,7 +202,7 @@ def tornado(
         axis.axvline(base, color=BLACK, linewidth=0.8)
         axis.set_xlabel(f"copper / photonic, {machine.upper()}, {column}")
         ends = [span[side].ratio for span in spans for side in (0, 1)] or [base]
-        room = 0.2 * (max(ends) - min(ends)) or 0.1  # for the labels beside the bars
+        room = 0.3 * (max(ends) - min(ends)) or 0.1  # for the labels beside the bars
         axis.set_xlim(min(ends) - room, max(ends) + room)
         return save(made, folder, f"tornado_{machine}_{_file_name(column)}")
 
@@ -232,7 +232,7 @@ def _short(count: int) -> str:
 
 def _legend(made: Any, *axes: Any) -> None:
     """Every label of the panels once, above them."""
-    found = {}
+    found: dict[str, Any] = {}
     for axis in axes:
         for handle, label in zip(*axis.get_legend_handles_labels(), strict=True):
             found.setdefault(label, handle)
