@@ -17,6 +17,7 @@ from xla_cost.price.memory import Memory, memory_of
 from xla_cost.programs import Request, model_program
 from xla_cost.search.candidates import Candidate
 from xla_cost.search.model_problem import ModelProblem
+from xla_cost.serving.lowered import Points, WorkerModel
 
 PLANS = ("study", "study-balanced", "study-auto", "study-gathered", "hybrid", "dp-attention",
          "tensor-parallel")  # fmt: skip
@@ -126,3 +127,15 @@ def test_no_decode_is_rejected_by_a_bound_above_its_need(plan: str) -> None:
                 continue
             need = memory(problem.request_of(candidate)).needed_bytes
             assert 0 < problem.least_bytes(candidate) < need
+
+
+def test_the_cache_a_worker_has_room_for_leaves_it_out_of_the_activations() -> None:
+    """(0.9 of the memory - weights - one layer's part and what it makes) over bytes a token."""
+    worker = WorkerModel("tiny", (2, 2, 2), "dp-attention", "b300")
+    points = Points(worker)
+    point, held = points.point("decode", 16, 1024), tiny("dp-attention", 1024)
+    a_token = TINY_LATENT * BF16 * TINY_LAYERS / 8  # of any request, on each of 8 devices
+    assert point["kv_bytes_per_token"] == a_token
+    free = 0.9 * 288e9 - held.weights_bytes - held.peak_activation_bytes
+    assert points.kv_tokens("decode", 16, 1024) == int(free / a_token)
+    assert held.peak_activation_bytes < held.kv_cache_bytes

@@ -134,7 +134,8 @@ class Points:
         }
 
     def kv_tokens(self, phase: str, batch: int, length: int) -> int:
-        """Tokens of cache that fit beside weights and the activations of that point.
+        """Tokens of cache that fit beside weights and the activations of that point, which leave
+        its cache out.
 
         Raises XlaCostError where not even the weights fit.
         """
