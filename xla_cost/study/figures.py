@@ -169,7 +169,11 @@ def waterfall(bars: Sequence[Bar], column: Column, machine: str, folder: Path) -
                 xytext=(6, 0), fontsize=6 if bar.ratio is None else 7, va="center",
                 textcoords="offset points",
             )  # fmt: skip
-        labels = [bar.step if i == 0 else f"+ {bar.step}" for i, bar in enumerate(steps)]
+        # what a search chose is no step on top of the others
+        apart = [i == 0 or bar.step.startswith("best mesh") for i, bar in enumerate(steps)]
+        labels = [
+            bar.step if own else f"+ {bar.step}" for bar, own in zip(steps, apart, strict=True)
+        ]
         axis.set_yticks(range(len(steps)), labels)
         axis.invert_yaxis()
         axis.axvline(1, color=BLACK, linewidth=0.8)
