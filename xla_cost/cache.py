@@ -34,6 +34,9 @@ ENVIRONMENT = "XLA_COST_CACHE"
 #: Code whose change may change a cached value, relative to the package.
 _SOURCES = ("lowering", "hlo", "walk", "models", "program.py", "program_io.py", "groups.py")
 
+#: Code that prices a program; values priced from one are kept under `sources_version` of it.
+PRICING_SOURCES = ("price", "network", "kernel_time", "machine", "policy.py")
+
 #: Everything lives in one folder of this name inside the chosen one, which may hold other
 #: things: nothing outside it is ever removed.
 _STORE = "xla-cost-store"

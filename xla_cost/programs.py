@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 
 #: device ids of XLA's CPU client from here on belong to another process
 MOST_DEVICES = 2048
+#: tokens, cache slots, expert slots and sequences are numbered in 32 bits
+MOST_COUNTED = 2**31 - 1
 
 #: defaults that follow the policy: what the study does, and what a real engine does
 ATTENTION = {"study": "plain", "calibrated": "flash"}
@@ -146,7 +148,7 @@ def model_hlo(request: Request) -> tuple[Any, Any]:
             )
         raise XlaCostError(
             f"workload: {size}, expected fewer: tokens, cache slots and expert slots are numbered "
-            f"up to {2**31 - 1}"
+            f"up to {MOST_COUNTED}"
         ) from error
 
 

@@ -10,14 +10,14 @@ import math
 from dataclasses import asdict, dataclass, fields
 from typing import Any
 
-from xla_cost.cache import Cache, sources_version
+from xla_cost.cache import PRICING_SOURCES, Cache, sources_version
 from xla_cost.machine import Machine
 from xla_cost.policy import Policy
 from xla_cost.price import Estimate
 from xla_cost.programs import Request
 
 #: Code that turns a program and a machine into these numbers; a change of it makes them anew.
-PRICING = ("price", "network", "kernel_time", "machine", "policy.py", "search/summary.py")
+PRICING = (*PRICING_SOURCES, "search/summary.py")
 
 
 @dataclass(frozen=True, slots=True)

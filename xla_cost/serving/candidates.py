@@ -21,8 +21,8 @@ DECODE_SIZES = (8, 12, 24, 36, 48)
 #: The study's split, kept in every comparison: 6 prefill workers of 8 devices, 1 to decode of 24.
 STUDY_SPLIT = (6, 8, 1, 24)
 
-#: Most requests a device may decode at once.
-_PLACES = 64
+#: Most requests a device may decode at once; decode curves go that far.
+PLACES = 64
 
 
 def prefill_shapes() -> tuple[Shape, ...]:
@@ -115,7 +115,7 @@ def candidates(
 
 def _largest_batch(decoding: Workers, tpot_s: float, context: float, tokens: int) -> int:
     """Most requests of one decode worker whose step is within the limit and that fit; 0: none."""
-    low, high = 0, min(decoding.kv_tokens // tokens, _PLACES * decoding.curves.devices)
+    low, high = 0, min(decoding.kv_tokens // tokens, PLACES * decoding.curves.devices)
     while low < high:
         middle = (low + high + 1) // 2
         if decoding.curves.decode_step_s(middle, context) <= tpot_s:

@@ -7,14 +7,11 @@ of what prices them.
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cache
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from xla_cost.cache import Cache
+from xla_cost.cache import PRICING_SOURCES, Cache, sources_version
 from xla_cost.errors import XlaCostError
 from xla_cost.serving.curves import LatencyCurves
 from xla_cost.serving.points import Check, Cost, decode_curves, prefill_curves, worst
@@ -22,9 +19,6 @@ from xla_cost.serving.points import Check, Cost, decode_curves, prefill_curves, 
 if TYPE_CHECKING:
     from xla_cost.machine import Machine
     from xla_cost.programs import Request
-
-#: What prices a program, relative to the package; the cache itself knows what made it.
-_PRICING = ("price", "network", "kernel_time", "machine", "policy.py")
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,7 +110,7 @@ class Points:
             "program": self.worker.request(phase, batch, length).key(),
             "machine": self.machine.content_hash,
             "policy": policy(self.worker.policy).describe(),
-            "pricing": _pricing_version(),
+            "pricing": sources_version(PRICING_SOURCES),
         }
 
     def _made(self, phase: str, batch: int, length: int) -> dict[str, float]:
@@ -240,14 +234,3 @@ def _provenance(points: Points) -> tuple[tuple[str, str], ...]:
         ("attention", worker.attention),
         ("policy", worker.policy),
     )
-
-
-@cache
-def _pricing_version() -> str:
-    package = Path(__file__).parent.parent
-    digest = hashlib.sha256()
-    for name in _PRICING:
-        place = package / name
-        for path in sorted(place.rglob("*.py")) if place.is_dir() else [place]:
-            digest.update(path.name.encode() + path.read_bytes())
-    return digest.hexdigest()[:16]

@@ -13,6 +13,7 @@ from typing import Any
 from xla_cost.cache import Cache
 from xla_cost.errors import StorageError, XlaCostError
 from xla_cost.serving.candidates import (
+    PLACES,
     Candidate,
     Shape,
     candidates,
@@ -31,7 +32,6 @@ _SIMULATED = 6  # designs simulated per TPOT limit
 _STEPS = 6  # halvings of the rate
 _LIMITS = (0.2, 0.3, 0.4, 0.6, 1.0)  # TPOT limits, of the largest
 _WARMUP, _MEASURED = 800, 2000  # requests of one simulation
-_PLACES = 64  # requests a device at the last node of a decode curve
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,7 +136,7 @@ def lowered_shapes(
         return prefill_worker(points(shape), inputs, max(prompts_per_batch(shape)) * inputs)
 
     def decoding(shape: Shape) -> Workers:
-        return decode_worker(points(shape), _PLACES * shape[0][1], (inputs, inputs + outputs))
+        return decode_worker(points(shape), PLACES * shape[0][1], (inputs, inputs + outputs))
 
     return Shapes(fitting(prefill_shapes(), prefilling), fitting(decode_shapes(), decoding))
 

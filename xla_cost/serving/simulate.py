@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import gc
 import time
-from collections.abc import Callable, Generator, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Generator
 from dataclasses import dataclass, replace
 from typing import Any
 
+from xla_cost.collection import no_collection
 from xla_cost.errors import XlaCostError
 from xla_cost.serving.clock import UNITS_PER_TOKEN, to_s, to_ticks
 from xla_cost.serving.curves import DecodeCurve, LatencyCurves
@@ -99,7 +98,7 @@ class _Simulation:
     def run(self) -> Run:
         began = time.perf_counter()
         self.env.process(self._source())
-        with _no_garbage_collection():
+        with no_collection():  # no cycle of events and processes outlives them
             self.env.run(until=self._stop)
         now = self.env.now
         self._samples.sort()
@@ -280,18 +279,6 @@ class _Simulation:
     def _note(self, what: str, request: Request, where: str) -> None:
         if self._log is not None:
             self._log((to_s(self.env.now), what, request.index, where))
-
-
-@contextmanager
-def _no_garbage_collection() -> Iterator[None]:
-    """Events and processes form no cycles that outlive them; looking for some costs a third."""
-    was_on = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if was_on:
-            gc.enable()
 
 
 def _measured(load: Load) -> int:

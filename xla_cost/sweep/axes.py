@@ -10,13 +10,10 @@ from xla_cost import machine
 from xla_cost.errors import XlaCostError
 from xla_cost.models import CONFIGS, PLANS, PRESETS, get_config, get_formats, get_plan
 from xla_cost.policy import POLICIES, policy
-from xla_cost.programs import MOST_DEVICES, parse_mesh
+from xla_cost.programs import MOST_COUNTED, MOST_DEVICES, parse_mesh
 
 if TYPE_CHECKING:
     from xla_cost.sweep.spec import SweepSpec
-
-#: tokens, cache slots and sequences are numbered in 32 bits; lowering refuses more on a device
-MOST_COUNTED = 2**31 - 1
 
 _CHECKS: Mapping[str, tuple[Callable[[str], Any], Callable[[], Sequence[str]], str]] = {
     "models": (get_config, lambda: tuple(CONFIGS), " or a config.json"),

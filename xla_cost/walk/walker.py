@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import gc
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
+from xla_cost.collection import no_collection
 from xla_cost.hlo.groups import collective_groups, states_group
 from xla_cost.hlo.ir import Computation, Instruction, Module
 from xla_cost.program import Body, Node, Program
@@ -43,13 +43,8 @@ def walk(module: Module, *, rules: Rules = DEFAULT_RULES) -> Program:
     is an op of kind `unpriced` whose note says what it may cost. Raises XlaCostError where
     the device groups of a collective contradict themselves.
     """
-    collecting = gc.isenabled()
-    gc.disable()  # a walk makes no cycles, but so many objects that collections cost a fifth
-    try:
+    with no_collection():  # a walk makes no cycle
         return Walker(module, rules).program()
-    finally:
-        if collecting:
-            gc.enable()
 
 
 @dataclass(slots=True)
