@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from walk_helpers import walked
+from walk_helpers import DOT, walked
 
 A = "f32[64,64]"
 BYTES = 4 * 64 * 64
 ROW = "f32[1,64]"
 ROW_BYTES = 4 * 64
-DOT = "lhs_contracting_dims={1}, rhs_contracting_dims={0}"
 UPDATE = f"""put {{
   c = {A} parameter(0)
   r = {ROW} parameter(1)

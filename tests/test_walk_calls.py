@@ -5,15 +5,10 @@ from __future__ import annotations
 import json
 
 import pytest
-from walk_helpers import flops, flops_by_format, op, walked
+from walk_helpers import entry, flops, flops_by_format, op, walked
 
 from xla_cost.program import Matmul
 from xla_cost.walk import DEFAULT_RULES, CallCost, CustomCall
-
-
-def entry(*lines: str) -> str:
-    return "HloModule m\n\nENTRY e {\n" + "\n".join(f"  {line}" for line in lines) + "\n}\n"
-
 
 GEMM = {
     "dot_dimension_numbers": {

@@ -3,13 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from walk_helpers import flops_by_format, kinds, op, vector_flops, walked
-
-
-def entry(*lines: str, before: str = "", header: str = "") -> str:
-    body = "\n".join(f"  {line}" for line in lines)
-    return f"HloModule m{header}\n\n{before}\nENTRY e {{\n{body}\n}}\n"
-
+from walk_helpers import DOT, entry, flops_by_format, kinds, op, vector_flops, walked
 
 PLUS = """plus {
   a = f32[] parameter(0)
@@ -17,8 +11,6 @@ PLUS = """plus {
   ROOT s = f32[] add(a, b)
 }
 """
-
-DOT = "lhs_contracting_dims={1}, rhs_contracting_dims={0}"
 
 
 # fusions

@@ -3,7 +3,7 @@ from __future__ import annotations
 import itertools
 
 import pytest
-from walk_helpers import flops, flops_by_format, op, walked
+from walk_helpers import entry, flops, flops_by_format, op, walked
 
 from xla_cost.hlo.dims import WindowDim
 from xla_cost.kernel_time.seconds import matmul_s
@@ -11,10 +11,6 @@ from xla_cost.machine import load
 from xla_cost.program import Matmul
 from xla_cost.walk.convolution import valid_taps
 from xla_cost.walk.formats import format_of, matmul_format
-
-
-def entry(*lines: str) -> str:
-    return "HloModule m\n\nENTRY e {\n" + "\n".join(f"  {line}" for line in lines) + "\n}\n"
 
 
 def test_a_dot_counts_two_flops_per_multiply_add() -> None:

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import pytest
-from walk_helpers import flops, kinds, vector_flops, walked
+from walk_helpers import DOT, flops, kinds, vector_flops, walked
 
 from xla_cost.program import Op, Program
 from xla_cost.walk.scopes import scope_of
-
-DOT = "lhs_contracting_dims={1}, rhs_contracting_dims={0}"
 
 
 def meta(scope: str) -> str:

@@ -3,25 +3,11 @@
 from __future__ import annotations
 
 import pytest
-from walk_helpers import op, walked
+from walk_helpers import DOT, SQUARE, entry, op, walked
 
 from xla_cost.program import Op
 from xla_cost.walk.names import full_name
 from xla_cost.walk.scopes import scope_of
-
-
-def entry(*lines: str, before: str = "", header: str = "") -> str:
-    body = "\n".join(f"  {line}" for line in lines)
-    return f"HloModule m{header}\n\n{before}\nENTRY e {{\n{body}\n}}\n"
-
-
-DOT = "lhs_contracting_dims={1}, rhs_contracting_dims={0}"
-SQUARE = f"""square {{
-  p = f32[8,8] parameter(0)
-  ROOT d = f32[8,8] dot(p, p), {DOT}
-}}
-"""
-
 
 # scopes
 

@@ -5,23 +5,9 @@ from __future__ import annotations
 import sys
 
 import pytest
-from walk_helpers import flops, kinds, loops, op, vector_flops, walked
+from walk_helpers import DOT, SQUARE, entry, flops, kinds, loops, op, vector_flops, walked
 
 from xla_cost.program import Branch, Loop, Op
-
-
-def entry(*lines: str, before: str = "", header: str = "") -> str:
-    body = "\n".join(f"  {line}" for line in lines)
-    return f"HloModule m{header}\n\n{before}\nENTRY e {{\n{body}\n}}\n"
-
-
-DOT = "lhs_contracting_dims={1}, rhs_contracting_dims={0}"
-SQUARE = f"""square {{
-  p = f32[8,8] parameter(0)
-  ROOT d = f32[8,8] dot(p, p), {DOT}
-}}
-"""
-
 
 # calls and conditionals
 

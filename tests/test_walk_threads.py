@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 
 import pytest
-from walk_helpers import collectives, flops, loops, op, vector_flops, walked
+from walk_helpers import DOT, collectives, entry, flops, loops, op, vector_flops, walked
 
 PLUS = """plus {
   a = f32[] parameter(0)
@@ -13,13 +13,6 @@ PLUS = """plus {
   ROOT s = f32[] add(a, b)
 }
 """
-
-DOT = "lhs_contracting_dims={1}, rhs_contracting_dims={0}"
-
-
-def entry(*lines: str, before: str = "", header: str = "") -> str:
-    body = "\n".join(f"  {line}" for line in lines)
-    return f"HloModule m{header}\n\n{before}\nENTRY e {{\n{body}\n}}\n"
 
 
 def cublas(m: int, k: int, n: int) -> str:

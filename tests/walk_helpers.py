@@ -9,6 +9,19 @@ from xla_cost.program import Collective, Loop, Op, Program
 from xla_cost.walk import DEFAULT_RULES, Rules, walk
 from xla_cost.walk.coverage import distinct_nodes
 
+DOT = "lhs_contracting_dims={1}, rhs_contracting_dims={0}"
+SQUARE = f"""square {{
+  p = f32[8,8] parameter(0)
+  ROOT d = f32[8,8] dot(p, p), {DOT}
+}}
+"""
+
+
+def entry(*lines: str, before: str = "", header: str = "") -> str:
+    """A module whose entry has these lines, after the computations `before`."""
+    body = "\n".join(f"  {line}" for line in lines)
+    return f"HloModule m{header}\n\n{before}\nENTRY e {{\n{body}\n}}\n"
+
 
 def walked(text: str, rules: Rules = DEFAULT_RULES) -> Program:
     """The program of the first module in `text`."""
