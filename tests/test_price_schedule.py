@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from price_programs import dot, free, gather, loop, machine, permute, program
 
@@ -222,8 +222,17 @@ def test_something_runs_at_any_time_before_the_end(made, copies):
         reached = max(reached, end)
 
 
+def two_alike_by_chance() -> tuple[TaskBody, list[Work]]:
+    """Its second iteration takes as long as the first, and the fourth less than the third."""
+    steps = tuple(Step(deps, task=index) for index, deps in enumerate(((), (), (1,), (0,), ())))
+    parts = (((0, 4.0),), ((1, 3.0), (0, 1.0)), ((1, 3.0), (0, 2.0)), ((1, 1.0),), ((1, 3.0),))
+    work = [Work(tuple((part,) for part in stages)) for stages in parts]
+    return TaskBody(steps, False, loose_steps(steps)), work
+
+
 @settings(max_examples=150, deadline=None)
 @given(bodies(), st.integers(1, 40))
+@example(two_alike_by_chance(), 4)
 def test_loops_are_extrapolated_to_what_unrolling_them_whole_gives(made, trips):
     body, work = made
     outer = TaskBody((Step((), bodies=(0,), trips=trips),), barrier=True)

@@ -13,8 +13,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
-from xla_cost.price.exposure import compute_busy_s, exposed_s
-from xla_cost.price.schedule import COMPUTE, Run, Scheduled, Stages, Work, schedule
+from xla_cost.price.exposure import exposed_s
+from xla_cost.price.schedule import Run, Scheduled, Stages, Work, schedule
 from xla_cost.price.tasks import TaskBody, TaskGraph
 
 #: a body run this many times in a row
@@ -167,14 +167,13 @@ def _trips(
 def _overlapped(
     body: TaskBody, trips: int, work: tuple[Work, ...], chosen: dict[int, int]
 ) -> BodyRun | None:
-    busy_s = sum(s for w in work for stage in w.stages for own, s in stage if own == COMPUTE)
     for period, least in _UNROLLED:
         copies = min(trips, least + (trips - least) % period)
         scheduled = schedule(body, work, copies)
         end_s = max(scheduled.iteration_ends_s)
         if copies == trips:
             return BodyRun(end_s, end_s / trips, scheduled, work, chosen)
-        window = _rhythm(scheduled, period, busy_s * period)
+        window = _rhythm(scheduled, period, len(work))
         if window is not None:
             repeats = (trips - copies) / period
             added_s = window[1] - window[0]
@@ -185,15 +184,36 @@ def _overlapped(
     return None
 
 
-def _rhythm(scheduled: Scheduled, period: int, busy_s: float) -> tuple[float, float] | None:
-    """A window of `period` iterations that the one before equals; None if there is none.
+def _rhythm(scheduled: Scheduled, period: int, count: int) -> tuple[float, float] | None:
+    """A window of `period` iterations of `count` steps that goes on for ever; None if none does.
 
-    Looks before the last iteration, which has none after it to compete with.
+    It does where the ends of two iterations leave the same to be done: what runs next is decided
+    by that alone. Looks before the last iteration, which has none after it to compete with.
     """
-    ends = (0.0, *scheduled.iteration_ends_s[:-1])
-    window = (ends[-1 - period], ends[-1])
-    before = (ends[-1 - 2 * period], ends[-1 - period])
-    tolerance = _SAME * ends[-1]
-    same = abs((window[1] - window[0]) - (before[1] - before[0])) <= tolerance
-    whole = abs(compute_busy_s(scheduled.runs, window) - busy_s) <= tolerance
-    return window if same and whole else None
+    ends = scheduled.iteration_ends_s
+    at = len(ends) - 2
+    start_s, end_s = ends[at - period], ends[at]
+    if end_s <= start_s:
+        return None
+    first, second = _left(scheduled, at - period, count), _left(scheduled, at, count)
+    tolerance = _SAME * end_s
+    same = len(first) == len(second) and all(
+        one[:-1] == other[:-1] and abs(one[-1] - other[-1]) <= tolerance
+        for one, other in zip(first, second, strict=True)
+    )
+    return (start_s, end_s) if same else None
+
+
+def _left(scheduled: Scheduled, iteration: int, count: int) -> list[tuple[int, int, int, float]]:
+    """What the end of `iteration` leaves of the iterations beside it.
+
+    Of each part of a step its place from there, stage, stream and the seconds it has still to
+    run, -1 if it has not begun. Iterations before are done, those after have not begun.
+    """
+    at_s = scheduled.iteration_ends_s[iteration]
+    found = []
+    for start, end, stream, position, stage in scheduled.runs:
+        if end > at_s and abs(position // count - iteration) <= 1:
+            left_s = end - at_s if start < at_s else -1.0
+            found.append((position - iteration * count, stage, stream, left_s))
+    return sorted(found)

@@ -44,11 +44,3 @@ def exposed_s(
         else:
             active.remove(position)
     return found
-
-
-def compute_busy_s(runs: Sequence[Run], window: tuple[float, float]) -> float:
-    """Seconds of the compute stream inside `window`."""
-    left, right = window
-    return sum(
-        max(0.0, min(run[1], right) - max(run[0], left)) for run in runs if run[2] == COMPUTE
-    )
